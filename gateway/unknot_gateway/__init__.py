@@ -1,0 +1,1 @@
+"""The gateway: one pure core, one shell around it, one command."""

@@ -1,0 +1,332 @@
+"""Bodies of the wire, version 1. JSON; unknown fields are ignored; ``data`` stays raw bytes."""
+
+from typing import Any, Final, Literal
+
+from msgspec import Raw, Struct, field
+
+NULL: Final = Raw(b"null")
+
+OutcomeKind = Literal[
+    "reply",
+    "failed",
+    "deadlock",
+    "expired",
+    "unreachable",
+    "responder_lost",
+    "refused",
+    "cancelled",
+    "over_limit",
+]
+Handled = Literal["no", "maybe", "yes"]
+"""no: never delivered; yes: answered or reported running; maybe: delivered, else."""
+Need = Literal["all", "any"] | int
+
+
+class Body(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Base of all bodies: immutable, defaults left out of the JSON."""
+
+
+class Error(Body, frozen=True):
+    """What happened, to whom, and what to do now."""
+
+    code: str
+    message: str
+    detail: dict[str, Any] | None = None
+
+
+class Group(Body, frozen=True):
+    """Requests with the same group are one wait: *need* of *n* answers."""
+
+    id: str
+    n: int
+    need: int
+
+
+class Envelope(Body, frozen=True):
+    """What an agent sends: an event, a request or an answer. Without ``unknot`` the whole body is bare data."""
+
+    unknot: int = 0
+    id: str | None = None
+    session: str | None = None
+    data: Raw = NULL
+    execution: str | None = None
+    strand: str | None = None
+    detached: bool = False
+    group: Group | None = None
+    run: str | None = None
+    timeout_s: float | None = None
+    wait_for_target_s: float | None = None
+    metadata: Raw | None = None
+    error: Error | None = None
+    done: bool = True
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+class Delivered(Body, frozen=True):
+    """What the gateway hands to an agent; in an Outcome: the answer. ``time`` is for people only."""
+
+    id: str
+    type: str
+    source: str
+    target: str
+    data: Raw
+    requires_response: bool
+    epoch: int
+    unknot: int = field(default_factory=lambda: 1)
+    response_to: str | None = None
+    run: str | None = None
+    metadata: Raw | None = None
+    time: str | None = None
+    deadline_in_s: float | None = None
+    seq: int | None = None
+    """Number of this delivery within its session, from 1; a heartbeat's ``seen`` is the last one."""
+    for_: str | None = field(default=None, name="for")
+    redelivered: bool = False
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+class Receipt(Body, frozen=True):
+    """Answer to everything that is not a blocking request."""
+
+    ok: bool
+    id: str | None = None
+    timeout_s: float | None = None
+    duplicate: bool = False
+    error: Error | None = None
+
+
+class Outcome(Body, frozen=True):
+    """How a request or a wait ended; exactly one for each id."""
+
+    request_id: str
+    outcome: OutcomeKind
+    handled: Handled
+    epoch: int
+    event: Delivered | None = None
+    error: Error | None = None
+
+
+class Pool(Body, frozen=True):
+    """Slots that serve event types; types None: what no other pool of the session names; slots None: no limit."""
+
+    slots: int | None
+    types: list[str] | None = None
+    main: bool = False
+
+
+class Hello(Body, frozen=True):
+    """A session begins, or goes on after an epoch change (resume)."""
+
+    session: str
+    protocol: int = 1
+    instance: str | None = None
+    pools: list[Pool] | None = None
+    concurrency: int | None = None
+    main_runs: bool = True
+    channels: list[str] | None = None
+    reentrant: bool = False
+    exclusive: bool = False
+    heartbeat_s: float | None = None
+    sdk: str | None = None
+    resume: bool = False
+    open: list[str] | None = None
+    held: list["Held"] | None = None
+    answered: list[str] | None = None
+    seen: int = 0
+
+
+class Held(Body, frozen=True):
+    """An event in the hands of a session: its handler runs, or it has been deferred."""
+
+    id: str
+    state: Literal["running", "deferred"] = "running"
+
+
+class Welcome(Body, frozen=True):
+    """Answer to hello and heartbeat's ground: what holds for this session."""
+
+    ok: bool
+    session: str
+    epoch: int
+    protocol: int
+    heartbeat_s: float
+    session_loss_s: float
+    limits: dict[str, float]
+
+
+class Heartbeat(Body, frozen=True):
+    """What is open and held and older than one interval; ``seen``: number of the last delivery that arrived."""
+
+    session: str
+    open: list[str] = []
+    held: list[Held] = []
+    seen: int = 0
+
+
+class Pulse(Body, frozen=True):
+    """Answer to a heartbeat. *unknown*: open ids to be sent again; *not_held*: held ids the gateway does not know."""
+
+    ok: bool
+    epoch: int
+    unknown: list[str] = []
+    not_held: list[str] = []
+
+
+class Bye(Body, frozen=True):
+    """No new work for this session; it ends when what it holds has ended, or after drain_s (0: now)."""
+
+    session: str
+    drain_s: float = 0.0
+
+
+class Done(Body, frozen=True):
+    """The handlers of these events have returned; a main loop has read on."""
+
+    session: str
+    ids: list[str]
+
+
+class Defer(Body, frozen=True):
+    """The answers come later from elsewhere; *by*: the execution of this session that will give them."""
+
+    session: str
+    ids: list[str]
+    by: str | None = None
+
+
+class Strands(Body, frozen=True):
+    """Of one execution. *alive*: own task ("") and joined strands without an open wait; *awaited*: child tasks that the own task stands waiting for."""
+
+    alive: list[str] = []
+    awaited: list[str] = []
+
+
+class Facts(Body, frozen=True):
+    """Answer to ``confirm``, from the receive loop, at once. Keys of *strands* are execution ids."""
+
+    session: str
+    incident: str
+    open: list[str] = []
+    requests: dict[str, Literal["running", "deferred", "done"]] = {}
+    strands: dict[str, Strands] = {}
+
+
+class WaitCondition(Body, frozen=True):
+    """What is waited for: kind reply (id: a request), event (id: a type pattern), agent, human, tool, artifact, …"""
+
+    kind: str
+    id: str = ""
+    units: int = 1
+    generation: int | None = None
+    source: str | None = None
+    """kind event: only from this agent."""
+
+
+class WaitOpen(Body, frozen=True):
+    """An execution cannot go on until *need* of *on* are true."""
+
+    id: str
+    session: str
+    on: list[WaitCondition]
+    execution: str | None = None
+    strand: str | None = None
+    detached: bool = False
+    generation: int = 0
+    group: str | None = None
+    run: str | None = None
+    need: Need = "all"
+    timeout_s: float | None = None
+    cancel_mode: Literal["interruptible", "at_checkpoint", "never"] = "interruptible"
+    reason: str | None = None
+
+
+class WaitClose(Body, frozen=True):
+    """The wait ended on the agent's side; an older generation changes nothing."""
+
+    id: str
+    session: str | None = None
+    generation: int | None = None
+
+
+class RequestCancel(Body, frozen=True):
+    """The sender does not want the answer any more."""
+
+    id: str
+    session: str | None = None
+
+
+class ConfirmWait(Body, frozen=True):
+    """One wait that a member is asked about."""
+
+    id: str
+    generation: int = 0
+
+
+class Confirm(Body, frozen=True):
+    """Control ``confirm``: are these waits open, and where do these requests stand?"""
+
+    incident: str
+    waits: list[ConfirmWait]
+    requests: list[str]
+    executions: list[str] = []
+
+
+class Abandoned(Body, frozen=True):
+    """Control ``request.abandoned``: nobody waits for this answer any more."""
+
+    request_id: str
+    reason: str
+
+
+class Replaced(Body, frozen=True):
+    """Control ``session.replaced``: another session has taken this one's place."""
+
+    session: str
+    by: str
+
+
+class MemberWait(Body, frozen=True):
+    """One wait of a deadlock's member."""
+
+    id: str
+    waiter: str
+    session: str
+    execution: str
+    generation: int
+    kind: str
+    target: str
+    since_s: float
+    strand: str | None = None
+    type: str | None = None
+    deadline_in_s: float | None = None
+    run: str | None = None
+
+
+class DeadlockDetected(Body, frozen=True):
+    """Control and notice ``agent.wait.deadlock_detected``: these waits can never end."""
+
+    incident: str
+    digest: str
+    network: str
+    cycle: list[str]
+    waits: list[MemberWait]
+    request_ids: list[str]
+    blocked_behind: list[str]
+    policy: str
+    evidence: Literal["observed", "assumed", "reported"]
+    remedy: str
+    message: str
+    members_total: int
+    waits_total: int
+    blocked_behind_total: int
+    victim: str | None = None
+
+
+class BlockedBehind(Body, frozen=True):
+    """Control ``agent.wait.blocked_behind``: what these waits hang on is deadlocked; they go on."""
+
+    incident: str
+    cycle: list[str]
+    waits: list[str]

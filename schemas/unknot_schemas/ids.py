@@ -1,0 +1,62 @@
+"""Names on the wire: which ones are legal, matched whole."""
+
+import re
+from typing import Final, NewType
+
+from unknot_schemas.limits import ID_CHARS_MAX, TYPE_CHARS_MAX
+
+AgentId = NewType("AgentId", str)
+SessionId = NewType("SessionId", str)
+EventId = NewType("EventId", str)
+"""Of any message; a request's id is its event's id."""
+ExecutionId = NewType("ExecutionId", str)
+"""The id of the event that is handled, or ``main``."""
+StrandId = NewType("StrandId", str)
+"""A task inside an execution; the empty string is the execution's own task."""
+
+GATEWAY: Final = AgentId("gateway")
+"""The gateway's own name: reserved."""
+MAIN: Final = ExecutionId("main")
+NO_SESSION: Final = SessionId("0")
+"""The session of agents that never said hello."""
+OWN_TASK: Final = StrandId("")
+
+_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{ID_CHARS_MAX}}}")
+_AGENT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{ID_CHARS_MAX - 1}}}")
+_TYPE = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_PATTERN = re.compile(r"(?:(?:[a-z0-9_-]+|\*)\.)*(?:[a-z0-9_-]+|\*|>)")
+_ALIAS = "agent:"
+
+
+def is_id(text: str) -> bool:
+    """Whether *text* may name a message, session, execution, strand, group or run."""
+    return _ID.fullmatch(text) is not None
+
+
+def agent_id(text: str) -> AgentId | None:
+    """The agent that *text* names, without an ``agent:`` prefix; None if it can name none."""
+    bare = text.removeprefix(_ALIAS)
+    return AgentId(bare) if _AGENT.fullmatch(bare) and bare != GATEWAY else None
+
+
+def is_type(text: str) -> bool:
+    """Whether *text* is an event type: lower-case dotted words, at most 128 characters."""
+    return len(text) <= TYPE_CHARS_MAX and _TYPE.fullmatch(text) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether *text* is a NATS pattern over event types (``thread.>``, ``*.done``)."""
+    return len(text) <= TYPE_CHARS_MAX and _PATTERN.fullmatch(text) is not None
+
+
+def matches(pattern: str, event_type: str) -> bool:
+    """Whether *event_type* falls under the NATS *pattern*."""
+    if pattern in (">", event_type):
+        return True
+    wanted, words = pattern.split("."), event_type.split(".")
+    for at, word in enumerate(wanted):
+        if word == ">":
+            return len(words) > at
+        if at >= len(words) or word not in ("*", words[at]):
+            return False
+    return len(words) == len(wanted)
