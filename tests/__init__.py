@@ -1,0 +1,1 @@
+"""Tests state laws: the name of a test is the sentence it proves."""
