@@ -1,0 +1,174 @@
+"""Scripts of steps on few names, so that collisions are frequent; drawn by hypothesis or by a seeded generator."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from hypothesis import strategies as st
+
+Step = dict[str, Any]
+T = TypeVar("T")
+
+EXECS = ["A", "B", "C", "D", "E"]
+ALIASES = {"a2": "A", "b2": "B"}  # an alias always means the same, so that only when it is said varies
+NAMES = [*EXECS, *EXECS, "agent:A", "a2", "b2"]
+WAITS = [f"w{n}" for n in range(9)]
+QUEUED = ["lock", "permits"]  # walked first in, first out
+SLOTS = ["slots"]  # whoever fits is served
+ARTIFACTS = ["plan", "text"]
+
+
+class Chooser(Protocol):
+    """Where the choices come from."""
+
+    def __call__(self, options: Sequence[T], /) -> T: ...
+
+
+def by_seed(seed: int) -> Chooser:
+    """Choices of a seeded generator: the same in every run."""
+    return random.Random(seed).choice
+
+
+def _condition(pick: Chooser, *, nested: bool = True) -> Step:
+    kind = pick(
+        ["exec"] * 8 + ["resource"] * 5 + ["artifact"] * 2 + ["external"] + ["any"] * (3 if nested else 0)
+    )
+    if kind == "exec":
+        return {"exec": pick(NAMES)}
+    if kind == "artifact":
+        return {"artifact": pick(ARTIFACTS)}
+    if kind == "resource":
+        return {"resource": pick(QUEUED + SLOTS), "units": pick([1, 1, 1, 2, 3])}
+    if kind == "any":
+        return {
+            "any": [_condition(pick, nested=pick([False] * 4 + [True])) for _ in range(pick([1, 2, 2, 3]))]
+        }
+    return {"external": "tool:ocr"}
+
+
+def _wait(pick: Chooser) -> Step:
+    on = [_condition(pick) for _ in range(pick([1, 1, 1, 1, 2, 2, 2, 3, 3, 4]))]
+    step: Step = {"op": "wait", "id": pick(WAITS), "waiter": pick(NAMES), "on": on}
+    mode = pick(["all", "any", "k"]) if len(on) > 1 else pick(["all", "all", "any", None])
+    if mode is not None:
+        step["mode"] = mode
+    if mode == "k":
+        step["k"] = pick(range(1, len(on) + 1))
+    if gen := pick([0, 0, 0, 1, 1, 2]):
+        step["gen"] = gen
+    if deadline := pick([0] * 5 + [5, 10]):
+        step["deadline"] = deadline
+    return step
+
+
+def _close(pick: Chooser) -> Step:
+    gen = pick([None, None, 0, 1, 2])
+    return {"op": "close", "id": pick(WAITS)} | ({} if gen is None else {"gen": gen})
+
+
+def _resource(pick: Chooser) -> Step:
+    id = pick(QUEUED + SLOTS)
+    step: Step = {"op": "resource", "id": id, "capacity": pick([1, 1, 1, 2, 2, 3, 0, None])}
+    if id in SLOTS:
+        step["fifo"] = False
+    if pick([True, True, False]):
+        step["held"] = {pick(EXECS): pick([1, 1, 2]) for _ in range(pick([0, 1, 1, 2]))}
+    return step
+
+
+def _grant(pick: Chooser) -> Step:
+    step = {"op": "grant", "resource": pick(QUEUED + SLOTS), "holder": pick(NAMES)}
+    return step | ({"units": units} if (units := pick([0, 1, 1, 2])) else {})
+
+
+def _release(pick: Chooser) -> Step:
+    step = {"op": "release", "resource": pick(QUEUED + SLOTS), "holder": pick(NAMES)}
+    return step | ({"units": units} if (units := pick([0, 0, 1, 2])) else {})
+
+
+def _artifact(pick: Chooser) -> Step:
+    return {
+        "op": "artifact",
+        "id": pick(ARTIFACTS),
+        "producers": [pick(NAMES) for _ in range(pick([0, 1, 1, 2]))],
+    }
+
+
+def _produce(pick: Chooser) -> Step:
+    return {"op": "produce", "id": pick(ARTIFACTS)}
+
+
+def _withdraw(pick: Chooser) -> Step:
+    return {"op": "withdraw", "id": pick(ARTIFACTS), "producer": pick(NAMES)}
+
+
+def _exec(pick: Chooser) -> Step:
+    return {"op": "exec", "id": pick(NAMES), "gen": pick([1, 1, 2, 3])}
+
+
+def _crash(pick: Chooser) -> Step:
+    return {"op": "crash", "id": pick(NAMES)}
+
+
+def _alias(pick: Chooser) -> Step:
+    old = pick(sorted(ALIASES))
+    return {"op": "alias", "from": old, "to": ALIASES[old]}
+
+
+def _tick(pick: Chooser) -> Step:
+    return {"op": "tick", "now": pick([1, 4, 5, 7, 10])}
+
+
+# Waits first: hypothesis shrinks towards the first, and a wait is what a short failing script consists of.
+_STEPS: list[Callable[[Chooser], Step]] = (
+    [_wait] * 26
+    + [_grant] * 4
+    + [_resource] * 4
+    + [_close] * 4
+    + [_artifact] * 3
+    + [_release] * 3
+    + [_withdraw] * 2
+) + [_exec, _exec, _crash, _alias, _produce, _tick]
+
+
+def step(pick: Chooser) -> Step:
+    """One step of the case format, any operation."""
+    return pick(_STEPS)(pick)
+
+
+def wait(pick: Chooser) -> Step:
+    """One wait."""
+    return _wait(pick)
+
+
+def script_by_seed(seed: int, length: int) -> list[Step]:
+    """The script of a seed; it starts with bounded resources, so that they bite from the first wait on."""
+    pick = by_seed(seed)
+    return [*_opening(pick), *(step(pick) for _ in range(length))]
+
+
+def _opening(pick: Chooser) -> list[Step]:
+    return [_resource(pick) for _ in range(pick([0, 2, 3]))] + [
+        _artifact(pick) for _ in range(pick([0, 1, 2]))
+    ]
+
+
+@st.composite
+def _drawn(draw: st.DrawFn, make: Callable[[Chooser], Any]) -> Any:
+    def pick(options: Sequence[T]) -> T:
+        return draw(st.sampled_from(options))
+
+    return make(pick)
+
+
+@st.composite
+def scripts(draw: st.DrawFn, max_length: int = 24) -> list[Step]:
+    """Scripts of all operations."""
+    least = draw(st.sampled_from([1, 6, 12]))
+    steps = st.lists(_drawn(step), min_size=min(least, max_length), max_size=max_length)
+    return [*draw(_drawn(_opening)), *draw(steps)]
+
+
+def waits(size: int) -> st.SearchStrategy[list[Step]]:
+    """Lists of up to *size* waits."""
+    return st.lists(_drawn(wait), max_size=size)
