@@ -39,10 +39,10 @@ def edges(world: World, blocked: set[str]) -> Edges:
     A false condition of a wait that is satisfied without it holds nobody back, so it is no edge.
     """
     found: Edges = {name: set() for name in blocked}
-    for id, wait in world.waits.items():
-        if wait["waiter"] in blocked and not satisfied(world, id, wait, blocked):
+    for key, wait in world.waits.items():
+        if wait["waiter"] in blocked and not satisfied(world, key, wait, blocked):
             for condition in wait["on"]:
-                found[wait["waiter"]] |= why_false(world, id, condition, blocked) or set()
+                found[wait["waiter"]] |= why_false(world, key, condition, blocked) or set()
     return found
 
 

@@ -24,16 +24,17 @@ def stuck_by_fixpoint(world: World, *, lost_go_on: bool, free: frozenset[str] = 
 
 def all_satisfied(world: World, name: str, blocked: set[str]) -> bool:
     """Whether every open wait of *name* has enough true conditions while *blocked* stand still."""
-    return all(satisfied(world, id, wait, blocked) for id, wait in world.waits_of(name))
+    return all(satisfied(world, key, wait, blocked) for key, wait in world.waits_of(name))
 
 
-def satisfied(world: World, id: str, wait: Wait, blocked: set[str]) -> bool:
+def satisfied(world: World, key: str, wait: Wait, blocked: set[str]) -> bool:
     """Whether one wait has enough true conditions."""
-    return sum(is_true(world, id, condition, blocked) for condition in wait["on"]) >= wait["need"]
+    true = sum(is_true(world, key, condition, blocked) for condition in wait["on"])
+    return bool(true >= wait["need"])
 
 
-def is_true(world: World, id: str, condition: Condition, blocked: set[str]) -> bool:
-    """Whether one condition of the wait *id* is true while *blocked* stand still."""
+def is_true(world: World, key: str, condition: Condition, blocked: set[str]) -> bool:
+    """Whether one condition of the wait *key* is true while *blocked* stand still."""
     match condition:
         case ("exec", name):
             return name not in blocked
@@ -41,10 +42,11 @@ def is_true(world: World, id: str, condition: Condition, blocked: set[str]) -> b
             made = world.artifacts.get(artifact, {"produced": False, "producers": set()})
             return made["produced"] or not made["producers"] or bool(made["producers"] - blocked)
         case ("resource", resource, units, place):
-            return _is_served(world, resource, units, (id, place), blocked)
+            return _is_served(world, resource, units, (key, place), blocked)
         case ("any", inner):
-            return any(is_true(world, id, each, blocked) for each in inner)
-    return True
+            return any(is_true(world, key, each, blocked) for each in inner)
+        case _:  # outside
+            return True
 
 
 def _is_served(world: World, resource: str, units: int, entry: tuple[str, int], blocked: set[str]) -> bool:
@@ -54,8 +56,8 @@ def _is_served(world: World, resource: str, units: int, entry: tuple[str, int], 
     left = max(0, pool["capacity"] - sum(n for name, n in pool["held"].items() if name in blocked))
     if not pool["fifo"]:
         return bool(units <= left)
-    for waiter, id, place, wanted in world.queue(resource):
-        if (id, place) == entry:
+    for waiter, key, place, wanted in world.queue(resource):
+        if (key, place) == entry:
             return bool(wanted <= left)
         if waiter in blocked:
             if wanted > left:
@@ -82,18 +84,18 @@ def _holds_itself(world: World, members: set[str], lost: set[str]) -> bool:
 
 
 def _held_back(world: World, name: str, blocked: set[str]) -> bool:
-    for id, wait in world.waits_of(name):
-        false = [c for c in wait["on"] if why_false(world, id, c, blocked) is not None]
+    for key, wait in world.waits_of(name):
+        false = [c for c in wait["on"] if why_false(world, key, c, blocked) is not None]
         if len(wait["on"]) - len(false) < wait["need"]:
             return True
     return False
 
 
-def why_false(world: World, id: str, condition: Condition, blocked: set[str]) -> set[str] | None:
+def why_false(world: World, key: str, condition: Condition, blocked: set[str]) -> set[str] | None:
     """Whom a false condition rests on (nobody, when no one can ever make it true); None when it is true."""
     kind = condition[0]
     if kind == "any":
-        inner = [why_false(world, id, each, blocked) for each in condition[1]]
+        inner = [why_false(world, key, each, blocked) for each in condition[1]]
         return None if None in inner else set().union(*(each for each in inner if each))
     if kind == "exec":
         return {condition[1]} if condition[1] in blocked else None
@@ -103,7 +105,7 @@ def why_false(world: World, id: str, condition: Condition, blocked: set[str]) ->
             return None
         return set(made["producers"]) if made["producers"] <= blocked else None
     if kind == "resource":
-        return _why_unserved(world, condition[1], condition[2], (id, condition[3]), blocked)
+        return _why_unserved(world, condition[1], condition[2], (key, condition[3]), blocked)
     return None
 
 
@@ -117,7 +119,7 @@ def _why_unserved(
     ahead: list[tuple[str, int]] = []
     if pool["fifo"]:
         queue = world.queue(resource)
-        at = [(id, place) for _, id, place, _ in queue].index(entry)
+        at = [(key, place) for _, key, place, _ in queue].index(entry)
         ahead = [(waiter, wanted) for waiter, _, _, wanted in queue[:at] if waiter in blocked]
     bound = max(0, pool["capacity"] - sum(pool["held"][name] for name in holders))
     # Served is whose units and those of all before it fit: as sums, where the first judge walks.
@@ -133,10 +135,10 @@ class _Simulation:
 
     def __init__(self, world: World, *, lost_go_on: bool) -> None:
         self.waits = dict(world.waits)
-        self.held = {id: dict(pool["held"]) for id, pool in world.resources.items()}
-        self.granted: dict[str, list[tuple[str, str, int, int]]] = {id: [] for id in world.resources}
-        self.queues = {id: world.queue(id) for id in world.resources}
-        self.produced = {id for id, made in world.artifacts.items() if made["produced"]}
+        self.held = {key: dict(pool["held"]) for key, pool in world.resources.items()}
+        self.granted: dict[str, list[tuple[str, str, int, int]]] = {key: [] for key in world.resources}
+        self.queues = {key: world.queue(key) for key in world.resources}
+        self.produced = {key for key, made in world.artifacts.items() if made["produced"]}
         self.world, self.ended = world, set[str]()
         self.names = self._names() - (set() if lost_go_on else world.lost)
 
@@ -160,7 +162,9 @@ class _Simulation:
 
     def _moves(self) -> list[tuple[str, str]]:
         ends = [("end", name) for name in sorted(self.names - self.ended) if self._can_end(name)]
-        return ends + [("grant", id) for id, queue in sorted(self.queues.items()) if queue and self._fits(id)]
+        return ends + [
+            ("grant", key) for key, queue in sorted(self.queues.items()) if queue and self._fits(key)
+        ]
 
     def _free(self, resource: str) -> int:
         taken = sum(self.held[resource].values()) + sum(entry[3] for entry in self.granted[resource])
@@ -173,12 +177,12 @@ class _Simulation:
 
     def _can_end(self, name: str) -> bool:
         return all(
-            sum(self._come_true(id, each) for each in wait["on"]) >= wait["need"]
-            for id, wait in self.waits.items()
+            sum(self._come_true(key, each) for each in wait["on"]) >= wait["need"]
+            for key, wait in self.waits.items()
             if wait["waiter"] == name
         )
 
-    def _come_true(self, id: str, condition: Condition) -> bool:
+    def _come_true(self, key: str, condition: Condition) -> bool:
         match condition:
             case ("exec", name):
                 return name in self.ended
@@ -186,24 +190,25 @@ class _Simulation:
                 made = self.world.artifacts.get(artifact)
                 return made is None or artifact in self.produced or not made["producers"]
             case ("any", inner):
-                return any(self._come_true(id, each) for each in inner)
+                return any(self._come_true(key, each) for each in inner)
             case ("resource", resource, units, place):
                 pool = self.world.resources.get(resource)
                 if pool is None or pool["capacity"] is None:
                     return True
                 if not pool["fifo"]:
                     return bool(units <= self._free(resource))
-                return any(entry[1:3] == (id, place) for entry in self.granted[resource])
-        return True
+                return any(entry[1:3] == (key, place) for entry in self.granted[resource])
+            case _:  # outside
+                return True
 
     def _end(self, name: str) -> None:
         self.ended.add(name)
-        self.waits = {id: wait for id, wait in self.waits.items() if wait["waiter"] != name}
+        self.waits = {key: wait for key, wait in self.waits.items() if wait["waiter"] != name}
         for resource, held in self.held.items():
             held.pop(name, None)
             for entries in (self.granted, self.queues):
                 entries[resource] = [entry for entry in entries[resource] if entry[0] != name]
-        self.produced |= {id for id, made in self.world.artifacts.items() if name in made["producers"]}
+        self.produced |= {key for key, made in self.world.artifacts.items() if name in made["producers"]}
 
 
 def _execs(conditions: list[Condition] | tuple[Condition, ...]) -> set[str]:

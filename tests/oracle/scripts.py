@@ -67,9 +67,9 @@ def _close(pick: Chooser) -> Step:
 
 
 def _resource(pick: Chooser) -> Step:
-    id = pick(QUEUED + SLOTS)
-    step: Step = {"op": "resource", "id": id, "capacity": pick([1, 1, 1, 2, 2, 3, 0, None])}
-    if id in SLOTS:
+    key = pick(QUEUED + SLOTS)
+    step: Step = {"op": "resource", "id": key, "capacity": pick([1, 1, 1, 2, 2, 3, 0, None])}
+    if key in SLOTS:
         step["fifo"] = False
     if pick([True, True, False]):
         step["held"] = {pick(EXECS): pick([1, 1, 2]) for _ in range(pick([0, 1, 1, 2]))}
@@ -136,11 +136,6 @@ def step(pick: Chooser) -> Step:
     return pick(_STEPS)(pick)
 
 
-def wait(pick: Chooser) -> Step:
-    """One wait."""
-    return _wait(pick)
-
-
 def script_by_seed(seed: int, length: int) -> list[Step]:
     """The script of a seed; it starts with bounded resources, so that they bite from the first wait on."""
     pick = by_seed(seed)
@@ -169,6 +164,16 @@ def scripts(draw: st.DrawFn, max_length: int = 24) -> list[Step]:
     return [*draw(_drawn(_opening)), *draw(steps)]
 
 
-def waits(size: int) -> st.SearchStrategy[list[Step]]:
-    """Lists of up to *size* waits."""
-    return st.lists(_drawn(wait), max_size=size)
+def inserts() -> st.SearchStrategy[list[Step]]:
+    """Steps that only add, and to different things: bounds of resources, holders, producers, waits."""
+    return st.lists(_drawn(_insert), max_size=16, unique_by=_added)
+
+
+def _insert(pick: Chooser) -> Step:
+    found = pick([_wait] * 6 + [_resource, _grant, _artifact])(pick)
+    return {name: value for name, value in found.items() if name not in ("deadline", "gen", "held")}
+
+
+def _added(insert: Step) -> Any:
+    """Waits and bounds of one id would replace each other; whatever else is added adds up."""
+    return (insert["op"], insert["id"]) if insert["op"] in ("wait", "resource") else object()

@@ -40,7 +40,7 @@ class World:
 
     def waits_of(self, name: str) -> list[tuple[str, Wait]]:
         """The open waits of an execution."""
-        return [(id, wait) for id, wait in self.waits.items() if wait["waiter"] == name]
+        return [(key, wait) for key, wait in self.waits.items() if wait["waiter"] == name]
 
     def waiting(self) -> set[str]:
         """All executions with an open wait."""
@@ -49,26 +49,26 @@ class World:
     def queue(self, resource: str) -> list[tuple[str, str, int, int]]:
         """The queue of a resource from its head: (waiter, wait id, place in the wait, units)."""
         return [
-            (wait["waiter"], id, leaf[3], leaf[2])
-            for id, wait in self.waits.items()
+            (wait["waiter"], key, leaf[3], leaf[2])
+            for key, wait in self.waits.items()
             for leaf in leaves(wait["on"])
             if leaf[0] == "resource" and leaf[1] == resource
         ]
 
     # ------------------------------------------------------------------------------------ waits
     def _wait(self, step: Step) -> None:
-        id, gen, waiter = step["id"], step.get("gen", 0), self.name(step["waiter"])
+        key, gen, waiter = step["id"], step.get("gen", 0), self.name(step["waiter"])
         deadline = step.get("deadline")
         late = deadline is not None and deadline <= self.now
-        ended = gen <= self.tombstones.get(id, -1)
-        known = id in self.waits and self.waits[id]["gen"] >= gen
+        ended = gen <= self.tombstones.get(key, -1)
+        known = key in self.waits and self.waits[key]["gen"] >= gen
         old = gen < self.generation.get(waiter, 0)
         if late or ended or known or old or waiter in self.lost:
             return
-        self.waits.pop(id, None)  # a newer generation queues anew
+        self.waits.pop(key, None)  # a newer generation queues anew
         on = self._conditions(step["on"])
         need = {"all": len(on), "any": 1, "k": step.get("k")}[step.get("mode", "all")]
-        self.waits[id] = {"gen": gen, "waiter": waiter, "need": need, "on": on, "deadline": deadline}
+        self.waits[key] = {"gen": gen, "waiter": waiter, "need": need, "on": on, "deadline": deadline}
 
     def _conditions(self, raws: list[Step]) -> list[Condition]:
         places = iter(range(1_000))
@@ -87,23 +87,23 @@ class World:
         return ("outside",)
 
     def _close(self, step: Step) -> None:
-        id = step["id"]
+        key = step["id"]
         gen = step.get("gen")
-        opened = self.waits.get(id)
+        opened = self.waits.get(key)
         if gen is None:
             gen = opened["gen"] if opened else 0
         if opened and gen < opened["gen"]:
             return  # late: it ended a generation that is gone
         # A close of a newer generation than the open one has overtaken that generation's wait; so the open one is over.
-        self.waits.pop(id, None)
-        self.tombstones[id] = max(gen, self.tombstones.get(id, gen))
+        self.waits.pop(key, None)
+        self.tombstones[key] = max(gen, self.tombstones.get(key, gen))
 
     def _tick(self, step: Step) -> None:
         self.now = max(self.now, step["now"])
         self._keep(lambda wait: wait["deadline"] is None or wait["deadline"] > self.now)
 
     def _keep(self, alive: Any) -> None:
-        self.waits = {id: wait for id, wait in self.waits.items() if alive(wait)}
+        self.waits = {key: wait for key, wait in self.waits.items() if alive(wait)}
 
     # ------------------------------------------------------------------------------- executions
     def _exec(self, step: Step) -> None:
@@ -155,9 +155,9 @@ class World:
         self._keep(lambda wait: wait["waiter"] != new or (wait["gen"] >= gen and new not in self.lost))
 
     # ------------------------------------------------------------------- resources and artifacts
-    def _pool(self, id: str) -> dict[str, Any]:
+    def _pool(self, key: str) -> dict[str, Any]:
         """An undeclared resource has no bound that we know of: always enough."""
-        return self.resources.setdefault(id, {"capacity": None, "fifo": True, "held": {}})
+        return self.resources.setdefault(key, {"capacity": None, "fifo": True, "held": {}})
 
     def _resource(self, step: Step) -> None:
         pool = self._pool(step["id"])
@@ -180,8 +180,8 @@ class World:
         pool, name = self._pool(step["resource"]), self.name(step["holder"])
         self._hold(pool, name, -step.get("units", pool["held"].get(name, 0)))
 
-    def _made(self, id: str) -> dict[str, Any]:
-        return self.artifacts.setdefault(id, {"producers": set(), "produced": False})
+    def _made(self, key: str) -> dict[str, Any]:
+        return self.artifacts.setdefault(key, {"producers": set(), "produced": False})
 
     def _artifact(self, step: Step) -> None:
         self._made(step["id"])["producers"] |= {self.name(raw) for raw in step.get("producers", ())}
