@@ -14,7 +14,7 @@ from tests.oracle.scripts import QUEUED, Step, inserts
 from unknot_gateway.core.graph.script import Script
 
 
-@share(0.2)
+@share(0.1)
 @given(steps=inserts(), order=st.randoms(use_true_random=False), budget=st.sampled_from(BUDGETS))
 def test_independent_inserts_commute(steps: list[Step], order: random.Random, budget: int | None) -> None:
     bounds = [step for step in steps if step["op"] == "resource"]
