@@ -1,0 +1,93 @@
+"""Run the benchmarks. Tables on stdout, JSON under tests/benchmarks/results.
+
+Names: throughput, deadlocks and graph (all three without a name), and answers, which takes minutes.
+"""
+
+import argparse
+import gc
+import shlex
+import sys
+from typing import Any
+
+import uvloop
+
+from tests.benchmarks import answers, deadlocks, graph_inserts, report, throughput
+from tests.benchmarks.machine import conditions, gateway, nats_server
+
+NETWORK = "bench"
+IN_FLIGHT = 2_000
+"""Of the run that counts answers."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run what *arguments* name. Exit code 1: an answer was wrong, lost or doubled."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, default=5, help="windows per contender and number in flight")
+    parser.add_argument("--window", type=float, default=1.0, help="seconds of each window")
+    parser.add_argument("--samples", type=int, default=60, help="deadlocks per number of members")
+    parser.add_argument("--requests", type=int, default=200_000, help="of the run that counts answers")
+    parser.add_argument("--seed", type=int, default=9104)
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    about = conditions(shlex.join(["python", "-m", "tests.benchmarks", *arguments]))
+    return max([_one(name, options, about) for name in options.names or DEFAULT])
+
+
+def _one(name: str, options: argparse.Namespace, about: dict[str, object]) -> int:
+    title, run = BENCHMARKS[name]
+    print(f"\n{title}\n")
+    result, text, code = run(options)
+    gc.collect()
+    print(text)
+    print(f"\nkept in {report.keep(name, {'benchmark': name} | about | result)}")
+    return code
+
+
+Found = tuple[dict[str, Any], str, int]
+"""What is kept, what is shown, the exit code."""
+
+
+def _throughput(options: argparse.Namespace) -> Found:
+    rows = uvloop.run(throughput.run(options.rounds, options.window))
+    ratios = throughput.ratios(rows)
+    text = throughput.show(rows) + "\n\n" + "\n".join(f"{what}: {ratio}x" for what, ratio in ratios.items())
+    return {"rounds": options.rounds, "window_s": options.window, "rows": rows, "ratios": ratios}, text, 0
+
+
+def _deadlocks(options: argparse.Namespace) -> Found:
+    async def measured() -> list[dict[str, Any]]:
+        async with nats_server() as (url, _), gateway(url, NETWORK):
+            return await deadlocks.run(url, NETWORK, options.samples)
+
+    rows = uvloop.run(measured())
+    further = round(deadlocks.slope(rows), 2)
+    text = f"{deadlocks.show(rows)}\n\neach further member: {further} round trips"
+    return {"rows": rows, "round_trips_per_further_member": further}, text, 0
+
+
+def _graph(options: argparse.Namespace) -> Found:
+    rows = graph_inserts.main()
+    return {"rows": rows}, report.table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows]), 0
+
+
+def _answers(options: argparse.Namespace) -> Found:
+    async def measured() -> dict[str, Any]:
+        async with nats_server() as (url, _), gateway(url, NETWORK):
+            return await answers.run(url, NETWORK, options.requests, IN_FLIGHT, options.seed)
+
+    result = uvloop.run(measured())
+    return result, answers.show(result), 1 if result["faults"] else 0
+
+
+DEFAULT = ("throughput", "deadlocks", "graph")
+BENCHMARKS = {
+    "throughput": ("Requests: contenders take turns in one run; medians of the rounds", _throughput),
+    "deadlocks": ("Deadlocks: closing request to the last member's failure", _deadlocks),
+    "graph": ("Graph: one wait inserted at 100 000 live waits", _graph),
+    "answers": ("Answers: none wrong, lost or doubled", _answers),
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""How fast a deadlock is found: from the closing request to the last member's failure, in plain round trips.
+
+Each member handles one event at a time, on a connection of its own, and blocks on the next one; the probe (every
+member is asked before the verdict) is included. Plain NATS round trips take turns with the deadlocks.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import median
+from typing import Any
+
+import nats
+from nats.aio.msg import Msg
+
+from tests.benchmarks.raw_agent import RawAgent, raw_agent
+from tests.benchmarks.report import table
+from unknot_schemas.bodies import Outcome
+
+MEMBERS = (2, 3, 4, 5, 6)
+ROUND_TRIPS = 20
+"""Plain round trips before each deadlock."""
+SETTLE_S = 0.02
+HANG_S = 20.0
+
+
+async def run(url: str, network: str, samples: int, members: Sequence[int] = MEMBERS) -> list[dict[str, Any]]:
+    """One row for each number of members; *samples* deadlocks each."""
+    trip, close = await _round_trips(url)
+    rows = []
+    for count in members:
+        ring = [await raw_agent(url, network, f"ring{count}-{at}", 1) for at in range(count)]
+        starter = await raw_agent(url, network, f"starter{count}", None)
+        trips: list[float] = []
+        took: list[float] = []
+        for _ in range(samples):
+            await asyncio.sleep(SETTLE_S)
+            trips += [await _timed(trip) for _ in range(ROUND_TRIPS)]
+            took.append(await _deadlock(ring, starter))
+        rows.append(_row(count, trips, took))
+        for agent in (*ring, starter):
+            await agent.stop()
+    await close()
+    return rows
+
+
+def _row(count: int, trips: list[float], took: list[float]) -> dict[str, Any]:
+    return {
+        "members": count,
+        "samples": len(took),
+        "round_trip_ms": round(median(trips) * 1e3, 3),
+        "p50_ms": round(median(took) * 1e3, 3),
+        "p90_ms": round(sorted(took)[len(took) * 9 // 10] * 1e3, 3),
+        "round_trips": round(median(took) / median(trips), 2),
+    }
+
+
+async def _round_trips(url: str) -> tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[None]]]:
+    asker, answerer = await nats.connect(url), await nats.connect(url)
+
+    async def echo(msg: Msg) -> None:
+        await msg.respond(msg.data)
+
+    async def close() -> None:
+        await asker.close()
+        await answerer.close()
+
+    await answerer.subscribe("bench.trip", cb=echo)
+    await answerer.flush()
+    return (lambda: asker.request("bench.trip", b"{}", timeout=HANG_S)), close
+
+
+async def _timed(trip: Callable[[], Awaitable[object]]) -> float:
+    began = time.perf_counter()
+    await trip()
+    return time.perf_counter() - began
+
+
+async def _deadlock(ring: list[RawAgent], starter: RawAgent) -> float:
+    """Let every member block on the next; seconds from the closing request until all have failed."""
+    executions = [await _started(agent, starter) for agent in ring]
+    waits: list[asyncio.Future[Outcome]] = []
+    for at, agent in enumerate(ring[:-1]):
+        waits.append(await agent.request(ring[at + 1].name, "bench.knot", b"{}", executions[at]))
+    for agent in ring:
+        await agent.pulse()  # answered after the request before it: taken in
+    await asyncio.sleep(SETTLE_S)
+    began = time.perf_counter()
+    waits.append(await ring[-1].request(ring[0].name, "bench.knot", b"{}", executions[-1]))
+    async with asyncio.timeout(HANG_S):
+        outcomes = await asyncio.gather(*waits)
+    took = time.perf_counter() - began
+    assert {outcome.outcome for outcome in outcomes} == {"deadlock"}, outcomes
+    for agent, execution in zip(ring, executions, strict=True):
+        await agent.done([execution])
+    return took
+
+
+async def _started(agent: RawAgent, starter: RawAgent) -> str:
+    execution = await starter.send(agent.name, "bench.start", None)
+    while execution not in agent.held:
+        agent.held_came.clear()
+        await agent.held_came.wait()
+    return execution
+
+
+def slope(rows: list[dict[str, Any]]) -> float:
+    """Round trips that each further member costs (least squares over the rows)."""
+    xs, ys = [row["members"] for row in rows], [row["round_trips"] for row in rows]
+    x0, y0 = sum(xs) / len(xs), sum(ys) / len(ys)
+    return float(
+        sum((x - x0) * (y - y0) for x, y in zip(xs, ys, strict=True)) / (sum((x - x0) ** 2 for x in xs) or 1)
+    )
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """The rows as a table."""
+    heads = ("members", "deadlock p50 ms", "p90 ms", "plain round trip ms", "round trips")
+    names = ("members", "p50_ms", "p90_ms", "round_trip_ms", "round_trips")
+    return table(heads, [[str(row[name]) for name in names] for row in rows])
