@@ -1,0 +1,80 @@
+"""``unknot serve``: the gateway as a process."""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from unknot_gateway.cli import exits
+
+
+@click.command()
+@click.option("--nats", metavar="URL", help="Use this NATS server instead of an embedded one.")
+@click.option("--network", "networks", multiple=True, metavar="N", help="Serve this network; may be repeated.")
+@click.option("--port", type=int, help="Port of the embedded server; 0: a free one.  [default: 4222]")
+@click.option("--data", type=click.Path(file_okay=False), help="Folder of its data.  [default: a temporary one]")
+@click.option("--policy", type=click.Choice(["shadow", "refuse", "fail_all"]), help="What happens to a deadlock.")
+@click.option("--config", type=click.Path(dir_okay=False), help="File of settings (TOML).")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
+@click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the line of --json here when ready.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: nats, networks, pid, epoch.")
+def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: Any) -> None:
+    """Run the gateway, with a NATS server of its own unless --nats names one.
+
+    Prints one line on stdout when it takes messages; logs are JSON on stderr. SIGTERM and Ctrl-C drain: what has come
+    is handled, every open wait ends, then it exits 0.
+
+    Flags go before environment (UNKNOT_NATS, UNKNOT_NETWORKS=a,b, UNKNOT_PORT, UNKNOT_POLICY, ...), environment before
+    file, file before default. The file has the same names, and [network.NAME] for what differs there.
+
+    \b
+    Exit codes: 0 stopped, 1 failed, 2 wrong usage or settings, 4 no NATS server at --nats.
+    """
+    from unknot_gateway.shell import logs, settings
+    from unknot_gateway.shell.bus import NotReachable
+    from unknot_gateway.shell.embedded import ServerFailed
+    from unknot_gateway.shell.serving import Ready
+    from unknot_gateway.shell.serving import serve as serve_gateway
+
+    flags["networks"] = list(flags["networks"]) or None
+    try:
+        wanted = settings.load(flags, os.environ, config)
+    except settings.BadSettings as bad:
+        raise exits.BadFile(str(bad)) from bad
+    logs.set_up(wanted.log_level)
+
+    def on_ready(ready: Ready) -> None:
+        line = msgspec.json.encode(ready).decode()
+        if ready_file is not None:
+            _write_whole(Path(ready_file), line)
+        names = ", ".join(ready.networks)
+        click.echo(line if as_json else f"unknot is ready at {ready.nats} (network {names})")
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve_gateway(wanted, on_ready))
+    except NotReachable as error:
+        raise exits.NobodyThere(str(error)) from error
+    except ServerFailed as error:
+        raise exits.Failure(str(error)) from error
+
+
+def _loop_factory() -> Any:
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return uvloop.new_event_loop
+    return None
+
+
+def _write_whole(path: Path, line: str) -> None:
+    """Who sees the file sees all of it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.write_text(line + "\n")
+    part.replace(path)
+
+

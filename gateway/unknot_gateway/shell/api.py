@@ -1,0 +1,125 @@
+"""The api: queries as a NATS micro service. A thin reader of ``core.query``, without logic of its own."""
+
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any, Final, cast
+
+import msgspec
+import nats.errors
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.micro import add_service
+from nats.micro.request import Request
+from nats.micro.service import EndpointConfig, Service, ServiceConfig
+
+from unknot_gateway.core import query
+from unknot_gateway.core.kernel import Kernel
+from unknot_gateway.shell.bus import NatsBus
+from unknot_gateway.shell.limits import ROWS_DEFAULT, ROWS_MAX
+from unknot_gateway.shell.loop import Owner
+from unknot_schemas.subjects import Subjects
+
+_SERVICE: Final = "unknot"
+
+
+class Query(Struct, frozen=True):
+    """Body of a question; empty: all defaults. *limit*: rows wanted at most."""
+
+    limit: int = ROWS_DEFAULT
+
+
+class Rows(Struct, frozen=True):
+    """Part of a table; *total*: rows that there are."""
+
+    network: str
+    epoch: int
+    total: int
+    rows: list[Any]
+
+
+class Api:
+    """Answers ``<prefix>.<network>.api.{waits,agents,stats}`` for all networks."""
+
+    def __init__(self, bus: NatsBus, owners: list[Owner], prefix: str) -> None:
+        self._bus = bus
+        self._owners = owners
+        self._prefix = prefix
+        self._service: Service | None = None
+
+    async def start(self) -> None:
+        """Offer the service, now and on every rebuilt connection."""
+        self._bus.on_rebuilt = self._offer
+        await self._offer(self._bus.connection)
+
+    async def stop(self) -> None:
+        """Take the service back."""
+        if self._service is not None and not self._bus.connection.is_closed:
+            try:
+                await self._service.stop()
+            except nats.errors.Error:
+                pass  # a connection that broke just now has taken it back already
+
+    async def _offer(self, connection: Client) -> None:
+        config = ServiceConfig(name=_SERVICE, version=version("unknot"), description="unknot gateway: queries")
+        self._service = await add_service(connection, config)
+        for owner in self._owners:
+            subjects = Subjects(owner.kernel.network, self._prefix)
+            for name, read in _READERS.items():
+                await self._service.add_endpoint(
+                    EndpointConfig(
+                        name=name,
+                        subject=subjects.api(name),
+                        handler=self._handler(owner, read),
+                        metadata={"network": owner.kernel.network},
+                    )
+                )
+
+    def _handler(self, owner: Owner, read: "_Read") -> Callable[[Request], Awaitable[None]]:
+        async def handle(request: Request) -> None:
+            try:
+                asked = msgspec.json.decode(request.data or b"{}", type=Query)
+            except msgspec.DecodeError as error:
+                await request.respond_error("400", str(error))
+                return
+            limit = max(0, min(asked.limit, ROWS_MAX))
+            await request.respond(_fitting(read, owner, limit, self._bus.max_payload))
+
+        return handle
+
+
+_Read = Callable[[Owner, int], Struct]
+
+
+def _waits(owner: Owner, limit: int) -> Struct:
+    return _rows(owner, query.waits(_kernel(owner), owner.now()), limit)
+
+
+def _agents(owner: Owner, limit: int) -> Struct:
+    return _rows(owner, query.agents(_kernel(owner), owner.now()), limit)
+
+
+def _stats(owner: Owner, _limit: int) -> Struct:
+    stats = query.stats(_kernel(owner), owner.now())
+    shell = {f"shell.{name}": count for name, count in sorted(owner.all_counters.items())}
+    return msgspec.structs.replace(stats, counters=stats.counters | shell)
+
+
+_READERS: Final[dict[str, _Read]] = {"waits": _waits, "agents": _agents, "stats": _stats}
+
+
+def _kernel(owner: Owner) -> Kernel:
+    return cast(Kernel, owner.kernel)
+
+
+def _rows(owner: Owner, rows: list[Any], limit: int) -> Rows:
+    kernel = _kernel(owner)
+    return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
+
+
+def _fitting(read: _Read, owner: Owner, limit: int, max_payload: int) -> bytes:
+    """The answer, with fewer rows where the server would not take it whole."""
+    while True:
+        payload = msgspec.json.encode(read(owner, limit))
+        if len(payload) <= max_payload or limit == 0:
+            return payload
+        limit //= 2

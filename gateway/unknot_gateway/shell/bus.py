@@ -1,0 +1,216 @@
+"""The bus: what the shell needs of NATS, and NATS by nats-py's public API. A connection closed for good is rebuilt."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import nats
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from unknot_gateway.shell.limits import (
+    CONNECT_PATIENCE_S,
+    DRAIN_S,
+    LOGGED_ERRORS_PER_S,
+    PENDING_BYTES_MAX,
+    PENDING_MSGS_MAX,
+    PING_INTERVAL_S,
+    PINGS_OUTSTANDING_MAX,
+    REBUILD_PAUSE_MAX_S,
+    RECONNECT_WAIT_S,
+)
+
+log = structlog.get_logger()
+
+Take = Callable[[Msg], Awaitable[None]]
+"""What a subscription calls with each message, in their order."""
+
+
+class NotReachable(Exception):
+    """No NATS server answers there; the text says where."""
+
+
+class Bus(Protocol):
+    """What an owner needs to speak."""
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of one message that the server takes."""
+        ...
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send; what cannot be sent now is counted and lost: heartbeats cure it. Never raises for the network."""
+        ...
+
+
+class _Client(Client):
+    """nats-py decodes subjects strictly inside its read loop: one that is no UTF-8 would end that loop."""
+
+    def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
+        return Msg(
+            _client=self,
+            subject=subject.decode("utf-8", "backslashreplace"),
+            reply=reply.decode("utf-8", "backslashreplace"),
+            data=data,
+            headers=headers,
+            _sid=sid,
+        )
+
+
+class NatsBus:
+    """One connection for all networks. ``supervise`` must run beside it."""
+
+    def __init__(self, url: str, name: str = "unknot gateway") -> None:
+        self.url = url
+        self.counters: Counter[str] = Counter()
+        self.connection: Client = _Client()
+        self.on_rebuilt: Callable[[Client], Awaitable[None]] | None = None
+        self._name = name
+        self._takes: dict[str, Take] = {}
+        self._subscriptions: list[Subscription] = []
+        self._closed = asyncio.Event()
+        self._stopping = False
+        self._logged_in = 0
+        self._logged = 0
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of one message that the server takes."""
+        return self.connection.max_payload
+
+    async def open(self, patience_s: float = CONNECT_PATIENCE_S) -> None:
+        """Connect for the first time. Raises NotReachable after *patience_s*."""
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._connect()
+        except (OSError, nats.errors.Error, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            raise NotReachable(f"no NATS server at {self.url} within {patience_s:g} s: {why}") from error
+
+    async def subscribe(self, subject: str, take: Take) -> None:
+        """Have *take* called with what comes on *subject*, now and after every rebuilding."""
+        self._takes[subject] = take
+        await self._subscribe(subject, take)
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send; what cannot be sent now is counted and lost: heartbeats cure it."""
+        try:
+            await self.connection.publish(subject, payload, reply)
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            self._count("unsent", error)
+
+    async def barrier(self) -> None:
+        """Return when the server has seen everything before: its PING may pass what was just issued."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await self.connection.flush()
+
+    async def supervise(self) -> None:
+        """Build a new connection whenever one has closed for good; runs until ``close``."""
+        while True:
+            await self._closed.wait()
+            if self._stopping:
+                return
+            self._closed.clear()
+            self.counters["connections_closed"] += 1
+            log.warning("the NATS connection closed for good; building a new one", url=self.url)
+            await self._rebuild()
+
+    async def stop_intake(self) -> None:
+        """Take nothing new; what has already come is still handed over."""
+        for subscription in self._subscriptions:
+            try:
+                await asyncio.wait_for(subscription.drain(), DRAIN_S)
+            except (nats.errors.Error, OSError, TimeoutError) as error:
+                self._count("drains_failed", error)
+
+    async def close(self) -> None:
+        """Send what is on its way, then close for good."""
+        self._stopping = True
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await self.barrier()
+                await self.connection.close()
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            self._count("closes_failed", error)
+        self._closed.set()
+
+    async def _connect(self) -> None:
+        connection = _Client()
+        await connection.connect(
+            self.url,
+            name=self._name,
+            ping_interval=PING_INTERVAL_S,
+            max_outstanding_pings=PINGS_OUTSTANDING_MAX,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds, also parts of one
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+            # All names are checked before a subject is built, and reply subjects came over the wire as one word.
+            skip_subject_validation=True,
+        )
+        self.connection = connection
+
+    async def _subscribe(self, subject: str, take: Take) -> None:
+        self._subscriptions.append(
+            await self.connection.subscribe(
+                subject,
+                cb=take,
+                pending_msgs_limit=PENDING_MSGS_MAX,
+                pending_bytes_limit=PENDING_BYTES_MAX,
+            )
+        )
+
+    async def _rebuild(self) -> None:
+        pause_s = RECONNECT_WAIT_S
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(CONNECT_PATIENCE_S):
+                    await self._connect()
+                    self._subscriptions.clear()
+                    for subject, take in self._takes.items():
+                        await self._subscribe(subject, take)
+                    if self.on_rebuilt is not None:
+                        await self.on_rebuilt(self.connection)
+            except (nats.errors.Error, OSError, TimeoutError) as error:
+                self._count("rebuilds_failed", error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, REBUILD_PAUSE_MAX_S)
+            else:
+                self.counters["connections_rebuilt"] += 1
+                log.info("connected to NATS again", url=self.url)
+                return
+
+    # A callback that raises stops nats-py's reconnection: these only count, and log.
+
+    async def _on_error(self, error: Exception) -> None:
+        dropped = isinstance(error, nats.errors.SlowConsumerError)
+        self._count("dropped" if dropped else "connection_errors", error)
+
+    async def _on_disconnected(self) -> None:
+        self.counters["disconnects"] += 1
+        if not self._stopping:
+            log.warning("disconnected from NATS", url=self.url)
+
+    async def _on_reconnected(self) -> None:
+        self.counters["reconnects"] += 1
+        log.info("reconnected to NATS", url=self.url)
+
+    async def _on_closed(self) -> None:
+        self._closed.set()
+
+    def _count(self, what: str, error: Exception) -> None:
+        """Count always, log a few each second."""
+        self.counters[what] += 1
+        second = int(time.monotonic())
+        if second != self._logged_in:
+            self._logged_in, self._logged = second, 0
+        self._logged += 1
+        if self._logged <= LOGGED_ERRORS_PER_S:
+            log.warning("NATS", what=what, error=str(error) or type(error).__name__)

@@ -1,0 +1,38 @@
+"""Logs: one JSON object a line, on stderr."""
+
+import logging
+import sys
+from typing import Any
+
+import msgspec
+import structlog
+
+
+def set_up(level: str) -> None:
+    """Write what is at least as urgent as *level*; what libraries log by stdlib's logging too."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer(_json)],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(_json),
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+def _json(record: dict[str, Any], **_: Any) -> str:
+    return msgspec.json.encode(record, enc_hook=repr).decode()

@@ -1,0 +1,127 @@
+"""A whole gateway: server, bus, one owner for each network, the api; started, watched and drained."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import structlog
+from msgspec import Struct
+
+from unknot_gateway.core.kernel import Kernel
+from unknot_gateway.shell.api import Api
+from unknot_gateway.shell.bus import NatsBus
+from unknot_gateway.shell.captures import warn_of_captures
+from unknot_gateway.shell.egress import Egress
+from unknot_gateway.shell.embedded import EmbeddedServer, ServerFailed
+from unknot_gateway.shell.ingress import Ingress
+from unknot_gateway.shell.limits import DRAIN_S
+from unknot_gateway.shell.loop import Owner
+from unknot_gateway.shell.settings import Settings
+from unknot_schemas.subjects import Subjects
+
+log = structlog.get_logger()
+
+
+class Ready(Struct, frozen=True):
+    """What a starter wants to know of a gateway that takes messages now."""
+
+    nats: str
+    network: str
+    """The first of *networks*."""
+    networks: list[str]
+    epoch: int
+    pid: int
+    server_pid: int | None
+    """Of the embedded NATS server; None: not ours."""
+
+
+async def serve(settings: Settings, on_ready: Callable[[Ready], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. Raises ServerFailed or NotReachable."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = await EmbeddedServer.start(settings.port, settings.data) if settings.nats is None else None
+    try:
+        await _serve(settings, server, on_ready, stop)
+    finally:
+        if server is not None:
+            await server.stop()
+
+
+async def _serve(
+    settings: Settings, server: EmbeddedServer | None, on_ready: Callable[[Ready], None], stop: asyncio.Event
+) -> None:
+    url = server.url if server is not None else str(settings.nats)
+    bus = NatsBus(url)
+    await bus.open()
+    epoch = int(time.time() * 1000)
+    owners = [_owner(settings, network, epoch, bus) for network in settings.networks]
+    running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]
+    tasks = [*running, asyncio.create_task(bus.supervise(), name="bus")]
+    api = Api(bus, owners, settings.prefix)
+    try:
+        for owner in owners:
+            await bus.subscribe(Subjects(owner.kernel.network, settings.prefix).inbound, owner.take)
+        await api.start()
+        await bus.barrier()
+        await warn_of_captures(bus.connection, settings)
+        on_ready(_ready(settings, url, epoch, server))
+        log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=settings.any_inbox)
+        await _until_stopped(stop, tasks, server)
+        await _drain(bus, api, owners, running)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await bus.close()
+
+
+def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus) -> Owner:
+    subjects = Subjects(network, settings.prefix)
+    kernel = Kernel(network, epoch, settings.kernel_config(network))
+    ingress = Ingress(subjects, any_inbox=settings.any_inbox)
+    return Owner(kernel, ingress, Egress(subjects, bus.max_payload), bus)
+
+
+def _ready(settings: Settings, url: str, epoch: int, server: EmbeddedServer | None) -> Ready:
+    return Ready(
+        nats=url,
+        network=settings.networks[0],
+        networks=settings.networks,
+        epoch=epoch,
+        pid=os.getpid(),
+        server_pid=server.pid if server is not None else None,
+    )
+
+
+async def _until_stopped(
+    stop: asyncio.Event, tasks: list[asyncio.Task[None]], server: EmbeddedServer | None
+) -> None:
+    """Return when asked to stop; raise what ended a task, or ServerFailed when the embedded server has ended."""
+    stopped = asyncio.create_task(stop.wait())
+    ended = asyncio.create_task(server.wait()) if server is not None else None
+    watched: set[asyncio.Task[object]] = {stopped, *tasks} if ended is None else {stopped, ended, *tasks}
+    try:
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        if ended is not None and ended.done():
+            raise ServerFailed(f"the embedded NATS server ended: {ended.result()}")
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        stopped.cancel()
+        if ended is not None:
+            ended.cancel()
+
+
+async def _drain(bus: NatsBus, api: Api, owners: list[Owner], running: list[asyncio.Task[None]]) -> None:
+    log.info("stopping: taking nothing new, handling what has come")
+    await api.stop()
+    await bus.stop_intake()
+    for owner in owners:
+        owner.stop()
+    await asyncio.wait(running, timeout=DRAIN_S)
+    log.info("stopped")

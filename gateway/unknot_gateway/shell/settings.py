@@ -1,0 +1,113 @@
+"""What an operator may set: flags before environment before file before default."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from unknot_gateway.core.kernel import KernelConfig, Policy
+from unknot_schemas import ids, limits
+from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
+
+ENVIRONMENT_PREFIX = "UNKNOT_"
+_LISTS = frozenset({"networks"})
+
+
+class BadSettings(Exception):
+    """A setting cannot be used; the text says which, where it came from and what is allowed."""
+
+
+class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[network.NAME]`` of the file: what differs in one network. None: as for all."""
+
+    policy: Policy | None = None
+    assume_serial: bool | None = None
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of ``unknot serve``."""
+
+    nats: str | None = None
+    """URL of a NATS server; None: an embedded one."""
+    port: int = 4222
+    """Of the embedded server; 0 or -1: a free one."""
+    data: str | None = None
+    """Folder of the embedded server's JetStream; None: a temporary one, gone at the end."""
+    networks: list[str] = field(default_factory=lambda: [DEFAULT_NETWORK])
+    prefix: str = DEFAULT_PREFIX
+    policy: Policy = "fail_all"
+    assume_serial: bool = True
+    any_inbox: bool = True
+    """Development mode: any ``_INBOX.`` is a legal reply subject."""
+    session_loss_s: float = limits.SESSION_LOSS_S
+    probe_s: float = 0.25
+    sweep_s: float = 1.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    network: dict[str, NetworkSettings] = {}
+
+    def kernel_config(self, network: str) -> KernelConfig:
+        """What holds in *network*."""
+        own = self.network.get(network, NetworkSettings())
+        return KernelConfig(
+            policy=self.policy if own.policy is None else own.policy,
+            assume_serial=self.assume_serial if own.assume_serial is None else own.assume_serial,
+            session_loss_s=self.session_loss_s,
+            probe_s=self.probe_s,
+            sweep_s=self.sweep_s,
+        )
+
+
+def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: str | None = None) -> Settings:
+    """Merge all sources; flags that are None were not given. Raises BadSettings."""
+    merged = _from_file(file) if file else {}
+    _convert(merged, f"file {file}")
+    merged |= _from_environment(environment)
+    _convert(merged, "environment")
+    merged |= {name: value for name, value in flags.items() if value is not None}
+    return _checked(_convert(merged, "flags"))
+
+
+def _from_file(file: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(file).read_text("utf-8"))
+    except OSError as error:
+        raise BadSettings(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{file} is no TOML: {error}") from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in Settings.__struct_fields__:
+        text = environment.get(ENVIRONMENT_PREFIX + name.upper())
+        if text and name != "network":
+            found[name] = text.split(",") if name in _LISTS else text
+    return found
+
+
+def _convert(values: dict[str, Any], source: str) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSettings(f"{source}: {error}") from error
+
+
+def _checked(settings: Settings) -> Settings:
+    if not settings.networks:
+        raise BadSettings("networks: at least one is needed")
+    for name in (*settings.networks, *settings.network):
+        if not ids.is_id(name):
+            raise BadSettings(f"{name!r} cannot name a network: letters, digits, '_' and '-', at most 64")
+    if len(set(settings.networks)) != len(settings.networks):
+        raise BadSettings("networks: one is named twice")
+    for name in settings.network:
+        if name not in settings.networks:
+            raise BadSettings(f"[network.{name}] is set, but {name!r} is not among networks")
+    if not ids.is_type(settings.prefix) or len(settings.prefix) > limits.PREFIX_CHARS_MAX:
+        raise BadSettings(f"{settings.prefix!r} cannot be a prefix: lower-case dotted words, at most 64 characters")
+    if not -1 <= settings.port <= 65_535:
+        raise BadSettings(f"port {settings.port} is none")
+    return settings
