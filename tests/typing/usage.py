@@ -1,0 +1,86 @@
+"""How unknot is used, as the type checker sees it. `make lint` checks it; nobody runs it.
+
+Where a line ends in `type: ignore[…]` the use is wrong and the checker must say so: an ignore that is not needed is an
+error too.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TypedDict, assert_type
+
+import msgspec
+
+import unknot
+from unknot import Agent, Context, DeadlockDetected, WaitExpired, WaitFailed
+
+
+@dataclass
+class Draft:
+    topic: str
+    text: str = ""
+
+
+class Verdict(TypedDict):
+    ok: bool
+    why: str
+
+
+class Mark(msgspec.Struct):
+    points: int
+
+
+reviewer = Agent("reviewer")
+writer = Agent("writer", concurrency=4)
+printer = Agent("printer", pools={"heavy": 1, "light": 8})
+
+
+@reviewer.on("review")
+async def review(draft: Draft, ctx: Context) -> Verdict:
+    try:
+        better = await ctx.send_and_wait("writer", "revise", draft, timeout=60, into=Draft)
+    except DeadlockDetected as knot:
+        assert_type(knot.cycle, tuple[str, ...])
+        assert_type(knot.request_ids, tuple[str, ...])
+        assert_type(knot.remedy, str)
+        return {"ok": False, "why": str(knot)}
+    except WaitExpired as late:
+        assert_type(late.chain, tuple[str, ...])
+        return {"ok": False, "why": "late"}
+    assert_type(better, Draft)
+    return {"ok": True, "why": better.text}
+
+
+@writer.on("revise")
+def revise(draft: Draft) -> Draft:
+    return draft
+
+
+@printer.on("print", pool="heavy")
+async def print_it(mark: Mark, ctx: Context) -> None:
+    await ctx.send("reviewer", "printed", {"points": mark.points})
+    await ctx.publish("printed", mark)
+    await ctx.defer()
+
+
+async def from_a_script() -> Mark:
+    async with unknot.connect("cli") as me:
+        await me.send("printer", "print", Mark(3))
+        try:
+            return await me.send_and_wait("reviewer", "mark", Draft("knots"), timeout=5, into=Mark)
+        except WaitFailed as failure:
+            assert_type(failure.handled, unknot.Handled)
+            raise
+
+
+async def from_a_loop() -> AsyncIterator[str]:
+    async with unknot.connect("loop") as me:
+        async for event in me.events():
+            yield event.type
+
+
+async def wrong() -> None:
+    Agent("writer", concurrency="four")  # type: ignore[arg-type]
+    async with unknot.connect("cli") as me:
+        text: str = await me.send_and_wait("reviewer", "mark", None, timeout=5, into=Mark)  # type: ignore[assignment]
+        me.send_and_wait("reviewer", "mark", None, timout=5)  # type: ignore[call-arg]
+        await me.send("reviewer", "marked", text)
