@@ -5,13 +5,14 @@ those inside functions.
 """
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.house.tree import PACKAGES, modules, name_of
+from tests.house.tree import PACKAGES, ROOT, modules, name_of
 
 pytestmark = pytest.mark.once
 
@@ -100,3 +101,38 @@ def test_every_import_is_absolute() -> None:
 )
 def test_a_forbidden_import_is_seen(room: str, code: str) -> None:
     assert not all(is_allowed(name, MAY_IMPORT[room]) for _, name in imports(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "banned",
+    [
+        "anyio",
+        "asyncio",
+        "datetime",
+        "logging",
+        "nats",
+        "os",
+        "random",
+        "secrets",
+        "structlog",
+        "time",
+        "uuid",
+    ],
+)
+def test_an_editor_with_ruff_says_at_once_that_the_core_is_pure(banned: str) -> None:
+    anywhere_in_core = str(ROOT / "gateway" / "unknot_gateway" / "core" / "graph" / "new.py")
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--select",
+        "TID251",
+        "--stdin-filename",
+        anywhere_in_core,
+        "-",
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, input=f"import {banned}\n", capture_output=True, text=True, check=False
+    )
+    assert f"`{banned}` is banned" in done.stdout
