@@ -1,21 +1,20 @@
 """The verbs of ``unknot``: where each one lives, and what it does in one line."""
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import click
 
 _HERE: Final = "unknot_gateway.cli"
 _VERBS: Final = {
-    "agents": ("agents:agents", "Which agents live, and what they do."),
+    "agents": ("reads:agents", "Which agents live, and what they do."),
     "demo": ("demo:demo_command", "See a deadlock among real agents found, named and resolved."),
     "graph": ("graph:graph", "Check files of wait graphs."),
     "request": ("calls:request", "Ask an agent, and print its answer."),
     "run": ("run:run", "Run agents of the current folder."),
     "send": ("calls:send", "Send an agent a one-way event."),
     "serve": ("serve:serve", "Run the gateway, with a NATS server of its own."),
-    "waits": ("waits:waits", "Who waits for whom, and for what."),
+    "waits": ("reads:waits", "Who waits for whom, and for what."),
     "watch": ("watch:watch", "Print deadlocks as they are found."),
 }
 _EPILOG: Final = """\b
@@ -47,19 +46,25 @@ class _Verbs(click.Group):
             formatter.write_dl([(name, short) for name, (_, short) in _VERBS.items()])
 
 
-@click.group(cls=_Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", "show_version", is_flag=True, is_eager=True, expose_value=False, callback=None)
-def main() -> None:
-    """Events and requests between agents on NATS, without waits that never end."""
-
-
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             click.echo(f"unknot {version('unknot')}")
         except PackageNotFoundError:
-            click.echo("unknot (not installed)")
+            click.echo("unknot, not installed: run from its sources")
         ctx.exit()
 
 
-main.params[-1].callback = _print_version
+@click.group(cls=_Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version.",
+)
+def main() -> None:
+    """Events and requests between agents on NATS, without waits that never end."""

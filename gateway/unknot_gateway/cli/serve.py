@@ -14,14 +14,24 @@ from unknot_gateway.cli import exits
 
 @click.command()
 @click.option("--nats", metavar="URL", help="Use this NATS server instead of an embedded one.")
-@click.option("--network", "networks", multiple=True, metavar="N", help="Serve this network; may be repeated.")
+@click.option(
+    "--network", "networks", multiple=True, metavar="N", help="Serve this network; may be repeated."
+)
 @click.option("--port", type=int, help="Port of the embedded server; 0: a free one.  [default: 4222]")
-@click.option("--data", type=click.Path(file_okay=False), help="Folder of its data.  [default: a temporary one]")
-@click.option("--policy", type=click.Choice(["shadow", "refuse", "fail_all"]), help="What happens to a deadlock.")
+@click.option(
+    "--data", type=click.Path(file_okay=False), help="Folder of its data.  [default: a temporary one]"
+)
+@click.option(
+    "--policy", type=click.Choice(["shadow", "refuse", "fail_all"]), help="What happens to a deadlock."
+)
 @click.option("--config", type=click.Path(dir_okay=False), help="File of settings (TOML).")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
-@click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the line of --json here when ready.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: nats, networks, pid, epoch.")
+@click.option(
+    "--ready-file", type=click.Path(dir_okay=False), help="Write the line of --json here when ready."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object when ready: nats, networks, pid, epoch."
+)
 def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: Any) -> None:
     """Run the gateway, with a NATS server of its own unless --nats names one.
 
@@ -76,5 +86,3 @@ def _write_whole(path: Path, line: str) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.write_text(line + "\n")
     part.replace(path)
-
-

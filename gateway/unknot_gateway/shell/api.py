@@ -60,7 +60,9 @@ class Api:
                 pass  # a connection that broke just now has taken it back already
 
     async def _offer(self, connection: Client) -> None:
-        config = ServiceConfig(name=_SERVICE, version=version("unknot"), description="unknot gateway: queries")
+        config = ServiceConfig(
+            name=_SERVICE, version=version("unknot"), description="unknot gateway: queries"
+        )
         self._service = await add_service(connection, config)
         for owner in self._owners:
             subjects = Subjects(owner.kernel.network, self._prefix)

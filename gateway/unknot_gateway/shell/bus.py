@@ -124,7 +124,7 @@ class NatsBus:
         """Take nothing new; what has already come is still handed over."""
         for subscription in self._subscriptions:
             try:
-                await asyncio.wait_for(subscription.drain(), DRAIN_S)
+                await asyncio.wait_for(subscription.drain(), DRAIN_S)  # type: ignore[no-untyped-call]
             except (nats.errors.Error, OSError, TimeoutError) as error:
                 self._count("drains_failed", error)
 

@@ -1,9 +1,9 @@
 """What a body must keep beyond its types: sizes, nesting, ids. Raises BadInput, which says what to do."""
 
+import re
 from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final
-import re
 
 from unknot_schemas import bodies, errors, ids, limits
 
@@ -32,7 +32,10 @@ def check_json(payload: bytes) -> None:
             payload.decode()
         except UnicodeDecodeError as error:
             raise BadInput(errors.BAD_REQUEST, f"the body is no UTF-8: {error}") from error
-    if payload.count(b"[") + payload.count(b"{") > limits.NESTING_MAX and _nesting(payload) > limits.NESTING_MAX:
+    if (
+        payload.count(b"[") + payload.count(b"{") > limits.NESTING_MAX
+        and _nesting(payload) > limits.NESTING_MAX
+    ):
         raise BadInput(errors.BAD_REQUEST, f"the body is nested deeper than {limits.NESTING_MAX} levels")
 
 
@@ -134,7 +137,9 @@ def _check_condition(condition: bodies.WaitCondition) -> None:
 
 def _check_id(field: str, value: str | None) -> None:
     if value is not None and not ids.is_id(value):
-        raise BadInput(errors.BAD_ID, f"{field}: {value[:80]!r} is no id: letters, digits, '_' and '-', at most 64")
+        raise BadInput(
+            errors.BAD_ID, f"{field}: {value[:80]!r} is no id: letters, digits, '_' and '-', at most 64"
+        )
 
 
 def _check_ids(field: str, values: Iterable[str], count: int | None = None) -> None:

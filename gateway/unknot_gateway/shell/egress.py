@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, assert_never
 import msgspec
 
 from unknot_gateway.core.effects import (
-    AnyEffect,
     Answer,
+    AnyEffect,
     Broadcast,
     Deliver,
     SendControl,
@@ -69,7 +69,9 @@ class Egress:
             case Answer():
                 return Message(effect.reply_to, _encode(effect.body))
             case SendControl():
-                return Message(subjects.control(effect.agent, effect.session, effect.type), _encode(effect.body))
+                return Message(
+                    subjects.control(effect.agent, effect.session, effect.type), _encode(effect.body)
+                )
             case Broadcast():
                 event = effect.event
                 channel = effect.channel

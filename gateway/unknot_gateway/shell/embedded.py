@@ -48,7 +48,9 @@ def find_server() -> str:
 def check_version(program: str) -> str:
     """The version of *program*; ServerFailed if it is too old or cannot be read."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=SERVER_START_S, check=True)
+        said = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=SERVER_START_S, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerFailed(f"{program} --version failed: {error}") from error
     match = re.search(r"v?(\d+)\.(\d+)\.\d+\S*", said.stdout)
@@ -56,7 +58,9 @@ def check_version(program: str) -> str:
         raise ServerFailed(f"{program} --version says {said.stdout[:80]!r}: no version")
     if (int(match[1]), int(match[2])) < VERSION_MIN:
         wanted = ".".join(map(str, VERSION_MIN))
-        raise ServerFailed(f"{program} is {match[0]}; at least {wanted} is needed: set NATS_SERVER_BIN or use --nats")
+        raise ServerFailed(
+            f"{program} is {match[0]}; at least {wanted} is needed: set NATS_SERVER_BIN or use --nats"
+        )
     return match[0]
 
 
@@ -79,7 +83,10 @@ class EmbeddedServer:
     async def start(
         cls, port: int = -1, data: str | None = None, *, death_signal: bool = sys.platform == "linux"
     ) -> "EmbeddedServer":
-        """Start one on *port* (0 or -1: a free one). Raises ServerFailed. *death_signal*: let the kernel end it, too."""
+        """Start one on *port* (0 or -1: a free one). Raises ServerFailed.
+
+        *death_signal*: have the operating system end it with this process, beside the guard.
+        """
         program = find_server()
         version = check_version(program)
         folder = Path(tempfile.mkdtemp(prefix="unknot-nats-"))
@@ -148,7 +155,9 @@ def _configuration(folder: Path, port: int, data: str | None) -> Path:
     return path
 
 
-async def _spawn(program: str, configuration: Path, folder: Path, death_signal: bool) -> asyncio.subprocess.Process:
+async def _spawn(
+    program: str, configuration: Path, folder: Path, death_signal: bool
+) -> asyncio.subprocess.Process:
     with (folder / "server.log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             program,

@@ -23,9 +23,15 @@ from unknot_schemas.ids import EventId
 from unknot_schemas.subjects import EVENT_VERBS, BadSubject, Inbound, Subjects
 
 _INBOX: Final = "_INBOX."
+_MISSES_SESSION: Final = "required field `session`"
 _NULL: Final = bodies.Envelope()
 
-_envelope = msgspec.json.Decoder(bodies.Envelope)
+
+class _Envelope(bodies.Envelope, frozen=True):
+    metadata: msgspec.Raw = None  # type: ignore[assignment]  # inside a union msgspec reads no Raw
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
 _decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     "hello": msgspec.json.Decoder(bodies.Hello),
     "heartbeat": msgspec.json.Decoder(bodies.Heartbeat),
@@ -79,19 +85,18 @@ class Ingress:
 
     def fact(self, subject: str, reply: str, payload: bytes, headers: dict[str, str] | None) -> AnyFact:
         """What *payload* on *subject* says. *reply*: the NATS reply subject, or ""."""
-        inbound = self._parsed.get(subject)
-        if inbound is None:
-            parsed = self._parse(subject)
-            if isinstance(parsed, BadSubject):
-                reply_to = self._reply_to(reply, parsed.agent) if reply else None
-                error = bodies.Error(parsed.code, parsed.message)
-                return self._refused(parsed.agent, "", error, payload, reply_to)
-            inbound = parsed
+        inbound = self._parsed.get(subject) or self._parse(subject)
+        if isinstance(inbound, BadSubject):
+            reply_to = self._reply_to(reply, inbound.agent) if reply else None
+            error = bodies.Error(inbound.code, inbound.message)
+            return self._refused(inbound.agent, self._verb(subject), error, payload, reply_to)
         reply_to = self._reply_to(reply, inbound.agent) if reply else None
         try:
             return self._read(inbound, payload, headers, reply_to)
         except BadInput as bad:
-            return self._refused(inbound.agent, inbound.verb, bad.error, payload, reply_to, inbound.request_id)
+            return self._refused(
+                inbound.agent, inbound.verb, bad.error, payload, reply_to, inbound.request_id
+            )
         except RecursionError:
             error = bodies.Error(errors.BAD_REQUEST, "the body is nested too deeply to be read")
             return self._refused(inbound.agent, inbound.verb, error, b"", reply_to, inbound.request_id)
@@ -106,6 +111,11 @@ class Ingress:
                 self._parsed.clear()
             self._parsed[subject] = parsed
         return parsed
+
+    def _verb(self, subject: str) -> str:
+        """Of a subject that cannot be taken: its verb if an event was meant, else ""."""
+        words = subject[len(self._subjects.root) :].split(".", 4)
+        return words[3] if len(words) > 3 and words[3] in EVENT_VERBS else ""
 
     def _reply_to(self, reply: str, agent: str) -> str | None:
         legal = reply.startswith(_INBOX if self._any_inbox else f"{_INBOX}{agent}.")
@@ -203,8 +213,11 @@ def _body(verb: str, payload: bytes) -> Any:
     check_json(payload)
     try:
         body = _decoders[verb].decode(payload)
+    except msgspec.ValidationError as error:
+        code = errors.SESSION_REQUIRED if _MISSES_SESSION in str(error) else errors.BAD_REQUEST
+        raise BadInput(code, f"{verb}: {error}") from error
     except msgspec.DecodeError as error:
-        raise BadInput(errors.BAD_REQUEST, f"{verb}: {error}") from error
+        raise BadInput(errors.BAD_REQUEST, f"{verb}: the body is no JSON: {error}") from error
     check_body(body)
     return body
 

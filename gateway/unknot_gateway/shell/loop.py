@@ -80,13 +80,13 @@ class Owner:
         self._wake.set()
 
     async def run(self) -> None:
-        """Handle what comes until ``stop``. What fails is counted and logged with its traceback, and the next goes on."""
+        """Handle what comes until ``stop``. What fails is counted and logged with its traceback; the next goes on."""
         while not self._stopped:
             await self._wake.wait()
             self._wake.clear()
             try:
                 await self._turn()
-            except Exception:  # noqa: BLE001  # the one supervisor: one bad message must not end the gateway
+            except Exception:  # the one supervisor: one bad message must not end the gateway
                 self.counters["failed"] += 1
                 log.exception("a message or a timer could not be handled", network=self.kernel.network)
                 self._arm(self._clock() + AFTER_FAILURE_S)  # what always fails must not spin
@@ -131,7 +131,7 @@ class Owner:
             self._arm(due_at)
 
     def _arm(self, due_at: float) -> None:
-        """Ring at *due_at* or before: one that rings early is armed again, which is cheaper than moving it each time."""
+        """Ring at *due_at* or before: one that rings early is armed again, cheaper than moving it each time."""
         if self._timer is not None:
             if self._timer_at <= due_at:
                 return

@@ -107,7 +107,9 @@ def _checked(settings: Settings) -> Settings:
         if name not in settings.networks:
             raise BadSettings(f"[network.{name}] is set, but {name!r} is not among networks")
     if not ids.is_type(settings.prefix) or len(settings.prefix) > limits.PREFIX_CHARS_MAX:
-        raise BadSettings(f"{settings.prefix!r} cannot be a prefix: lower-case dotted words, at most 64 characters")
+        raise BadSettings(
+            f"{settings.prefix!r} cannot be a prefix: lower-case dotted words, at most 64 characters"
+        )
     if not -1 <= settings.port <= 65_535:
         raise BadSettings(f"port {settings.port} is none")
     return settings

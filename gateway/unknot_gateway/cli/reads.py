@@ -1,0 +1,142 @@
+"""``unknot waits`` and ``unknot agents``: what the gateway's api says, as a table or as JSON."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+
+from unknot_gateway.cli import exits, options
+
+_LIMIT: Final = 1_000
+
+
+@click.group()
+def waits() -> None:
+    """Who waits for whom, and for what."""
+
+
+@click.group()
+def agents() -> None:
+    """Which agents live, and what they do."""
+
+
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 5_000),
+    default=_LIMIT,
+    show_default=True,
+    help="Rows at most; oldest first.",
+)
+
+
+@waits.command("list")
+@click.option(
+    "--verdicts", is_flag=True, help="Say for each wait what it hangs on, and whether it can ever end."
+)
+@_limit
+@options.where
+def waits_list(verdicts: bool, limit: int, url: str, network: str, as_json: bool) -> None:
+    """List the open waits.
+
+    \b
+    Exit codes: 0 fine, 2 wrong usage, 3 with --verdicts: a listed wait is deadlocked,
+                4 no NATS server or no gateway.
+    """
+    answer, payload = _asked(url, network, "waits", limit)
+    if as_json:
+        click.echo(payload)
+    else:
+        _table(_WAIT_HEAD, [_wait(row) for row in answer["rows"]])
+        if verdicts:
+            _verdicts(answer["rows"])
+        _rest(answer, "waits")
+    if verdicts and any(row["stuck"] for row in answer["rows"]):
+        sys.exit(exits.DEADLOCK)
+
+
+@agents.command("list")
+@_limit
+@options.where
+def agents_list(limit: int, url: str, network: str, as_json: bool) -> None:
+    """List the live sessions of all agents.
+
+    \b
+    Exit codes: 0 fine, 2 wrong usage, 4 no NATS server or no gateway.
+    """
+    answer, payload = _asked(url, network, "agents", limit)
+    if as_json:
+        click.echo(payload)
+        return
+    _table(_AGENT_HEAD, [_agent(row) for row in answer["rows"]])
+    _rest(answer, "sessions")
+
+
+def _asked(url: str, network: str, endpoint: str, limit: int) -> tuple[dict[str, Any], bytes]:
+    import msgspec
+
+    from unknot_gateway.cli import talk
+    from unknot_schemas import Subjects
+
+    async def ask() -> bytes:
+        async with talk.connected(url) as client:
+            return await talk.ask_api(client, Subjects(network), endpoint, b'{"limit":%d}' % limit)
+
+    payload = talk.run(ask())
+    return msgspec.json.decode(payload), payload
+
+
+_WAIT_HEAD: Final = ("WAITER", "EXECUTION", "FOR", "STATE", "HELD BY", "SINCE", "ENDS IN", "ID")
+_AGENT_HEAD: Final = (
+    "AGENT",
+    "SESSION",
+    "HEARD",
+    "SLOTS",
+    "BUSY",
+    "QUEUED",
+    "WAITS",
+    "HELD",
+    "VERDICT",
+    "SDK",
+)
+
+
+def _wait(row: dict[str, Any]) -> tuple[str, ...]:
+    what = f"{row['target']} {row['type']}".strip()
+    state = row["state"] if row["position"] is None else f"{row['state']} #{row['position']}"
+    execution = f"{row['execution']}/{row['strand']}" if row["strand"] else row["execution"]
+    return (
+        row["waiter"],
+        execution,
+        f"{row['kind']}: {what}",
+        f"{state} STUCK" if row["stuck"] else state,
+        row["holder"] or "-",
+        f"{row['since_s']:.1f}s",
+        f"{row['deadline_in_s']:.1f}s",
+        row["id"],
+    )
+
+
+def _agent(row: dict[str, Any]) -> tuple[str, ...]:
+    slots = "any" if row["slots"] is None else str(row["slots"])
+    heard = f"{row['heard_s']:.1f}s" if row["fresh"] else f"{row['heard_s']:.1f}s stale"
+    counts = (str(row[name]) for name in ("busy", "queued", "open", "held"))
+    return (row["agent"], row["session"][:8], heard, slots, *counts, row["verdict"], row["sdk"] or "-")
+
+
+def _verdicts(rows: Iterable[dict[str, Any]]) -> None:
+    for row in rows:
+        verdict = "can never end" if row["stuck"] else "goes on when its holder does"
+        click.echo(f"{row['waiter']} ({row['id']}) {verdict}: {' -> '.join(row['chain']) or '-'}")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    for row in (head, *rows):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rest(answer: dict[str, Any], what: str) -> None:
+    shown = len(answer["rows"])
+    if shown < answer["total"]:
+        click.echo(f"{shown} of {answer['total']} {what}: see --limit", err=True)
