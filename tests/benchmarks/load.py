@@ -11,8 +11,12 @@ from msgspec import Struct
 from tests.benchmarks.machine import cpu_s
 
 WARM_UP_S = 0.3
-Ask = Callable[[int], Awaitable[None]]
-"""One whole request, on behalf of lane *n*; raises if the answer is not its own."""
+Ask = Callable[[], Awaitable[None]]
+"""One whole request; raises if the answer is not its own."""
+Lane = Callable[[Ask], Awaitable[None]]
+"""Asks again and again until the window is over."""
+Start = Callable[[int, Lane], Awaitable[None]]
+"""Runs lane *n* where this contender's requests come from, with its own way to ask."""
 
 
 class Window(Struct):
@@ -34,12 +38,12 @@ class _Clock:
         self.over = False
 
 
-async def run(ask: Ask, lanes: int, window_s: float, pids: dict[str, int]) -> Window:
-    """Load *ask* with *lanes* in flight, warm up, measure for *window_s*."""
+async def run(start: Start, lanes: int, window_s: float, pids: dict[str, int]) -> Window:
+    """Keep *lanes* requests in flight, warm up, measure for *window_s*."""
     clock = _Clock()
     async with asyncio.TaskGroup() as group:
         for lane in range(lanes):
-            group.create_task(_lane(ask, lane, clock))
+            group.create_task(_started(start, lane, clock))
         await asyncio.sleep(WARM_UP_S)
         used = {name: cpu_s(pid) for name, pid in pids.items()}
         began, clock.open = time.perf_counter(), True
@@ -50,12 +54,15 @@ async def run(ask: Ask, lanes: int, window_s: float, pids: dict[str, int]) -> Wi
     return _window(clock.latencies, took, used)
 
 
-async def _lane(ask: Ask, lane: int, clock: _Clock) -> None:
-    while not clock.over:
-        began = time.perf_counter()
-        await ask(lane)
-        if clock.open:
-            clock.latencies.append(time.perf_counter() - began)
+async def _started(start: Start, lane: int, clock: _Clock) -> None:
+    async def ask_until_over(ask: Ask) -> None:
+        while not clock.over:
+            began = time.perf_counter()
+            await ask()
+            if clock.open:
+                clock.latencies.append(time.perf_counter() - began)
+
+    await start(lane, ask_until_over)
 
 
 def _window(latencies: "array[float]", took: float, used: dict[str, float]) -> Window:

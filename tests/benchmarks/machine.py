@@ -11,10 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import nats
-
 from unknot_gateway.shell.embedded import EmbeddedServer
-from unknot_schemas import Subjects
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 15.0
@@ -27,20 +24,14 @@ def cpu_s(pid: int) -> float:
 
 
 @contextlib.asynccontextmanager
-async def program(*command: str, ready: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run *command* from the root of the repository until the block ends; wait for *ready* on its stdout first."""
-    paths = [str(ROOT / part) for part in ("schemas", "clients/python", "gateway")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    started = await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, stderr=None
-    )
+async def program(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run *command* from the root of the repository until the block ends; its first line on stdout has come."""
+    started = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     try:
-        if ready:
-            assert started.stdout is not None
-            async with asyncio.timeout(READY_S):
-                while (line := (await started.stdout.readline()).decode()).strip() != ready:
-                    if not line:
-                        raise SystemExit(f"{' '.join(command)} ended before it was ready")
+        assert started.stdout is not None
+        async with asyncio.timeout(READY_S):
+            if not await started.stdout.readline():
+                raise SystemExit(f"{' '.join(command)} ended before it was ready")
         yield started
     finally:
         await _end(started)
@@ -69,25 +60,10 @@ async def nats_server() -> AsyncIterator[tuple[str, int]]:
 
 @contextlib.asynccontextmanager
 async def gateway(url: str, network: str) -> AsyncIterator[int]:
-    """`unknot serve` as a process of its own, on the server at *url*: its pid, once it answers."""
+    """`unknot serve` as a process of its own, on the server at *url*: its pid, once it is ready."""
     command = python("unknot_gateway", "serve", "--nats", url, "--network", network, "--log-level", "error")
     async with program(*command) as process:
-        await _answers(url, Subjects(network).verb("probe", "hello"), process)
         yield process.pid
-
-
-async def _answers(url: str, subject: str, process: asyncio.subprocess.Process) -> None:
-    client = await nats.connect(url)
-    async with asyncio.timeout(READY_S):
-        while process.returncode is None:
-            try:
-                await client.request(subject, b"[]", timeout=READY_S)
-                break
-            except nats.errors.NoRespondersError:
-                await asyncio.sleep(0.05)
-    await client.close()
-    if process.returncode is not None:
-        raise SystemExit(f"unknot serve ended at its start with code {process.returncode}")
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from tests.benchmarks.machine import nats_server
 from tests.benchmarks.report import table
 
 IN_FLIGHT = (1, 64, 512)
-ENTRANTS = (contenders.plain, contenders.relay, contenders.unknot)
+ENTRANTS = (contenders.plain, contenders.relay, contenders.unknot, contenders.unknot_sdk)
 
 
 Entrant = Callable[[str], contextlib.AbstractAsyncContextManager[Contender]]
@@ -32,7 +32,7 @@ async def run(
                     if contender.middle is not None:
                         pids["middle"] = contender.middle
                     windows[lanes, contender.name].append(
-                        await load.run(contender.ask, lanes, window_s, pids)
+                        await load.run(contender.start, lanes, window_s, pids)
                     )
     return [
         _row(lanes, one.name, load.middle(windows[lanes, one.name])) for lanes in in_flight for one in field
