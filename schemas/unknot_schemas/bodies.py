@@ -321,6 +321,7 @@ class DeadlockDetected(Body, frozen=True):
     members_total: int
     waits_total: int
     blocked_behind_total: int
+    retry_after_s: float
     victim: str | None = None
 
 

@@ -133,7 +133,9 @@ class Subjects(Struct, frozen=True, gc=False):
         if verb == "reply":
             if len(words) == 3 and is_id(words[2]):
                 return Inbound(agent, verb, request_id=words[2])
-            return BadSubject(agent, "bad_id", "a reply's subject ends in the id of the request that it answers")
+            return BadSubject(
+                agent, "bad_id", "a reply's subject ends in the id of the request that it answers"
+            )
         if verb == "publish":
             event_type = ".".join(words[2:])
             if is_type(event_type):
@@ -147,7 +149,9 @@ class Subjects(Struct, frozen=True, gc=False):
 
 def _event(agent: AgentId, verb: str, words: list[str]) -> Inbound | BadSubject:
     if len(words) < 4:
-        return BadSubject(agent, "bad_id", f"{verb} needs a target and a type: in.<agent>.{verb}.<target>.<type>")
+        return BadSubject(
+            agent, "bad_id", f"{verb} needs a target and a type: in.<agent>.{verb}.<target>.<type>"
+        )
     target = words[2]
     channel = target.startswith("@")
     named = agent_id(target[1:] if channel else target)
@@ -155,5 +159,7 @@ def _event(agent: AgentId, verb: str, words: list[str]) -> Inbound | BadSubject:
     if named is None or (channel and ":" in target):
         return BadSubject(agent, "bad_id", f"{target!r} cannot name an agent or @channel")
     if not is_type(event_type):
-        return BadSubject(agent, "bad_id", f"{event_type!r} is no event type: lower-case dotted words, at most 128")
+        return BadSubject(
+            agent, "bad_id", f"{event_type!r} is no event type: lower-case dotted words, at most 128"
+        )
     return Inbound(agent, verb, target=f"@{named}" if channel else named, type=event_type)

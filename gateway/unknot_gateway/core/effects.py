@@ -52,13 +52,7 @@ class SendControl(Effect, frozen=True, gc=False):
     agent: AgentId
     session: SessionId
     type: str
-    body: (
-        bodies.Confirm
-        | bodies.Abandoned
-        | bodies.Replaced
-        | bodies.DeadlockDetected
-        | bodies.BlockedBehind
-    )
+    body: bodies.Confirm | bodies.Abandoned | bodies.Replaced | bodies.DeadlockDetected | bodies.BlockedBehind
 
 
 class SendNotice(Effect, frozen=True, gc=False):
@@ -69,4 +63,3 @@ class SendNotice(Effect, frozen=True, gc=False):
 
 
 AnyEffect = Deliver | Broadcast | SendOutcome | Answer | SendControl | SendNotice
-

@@ -1,25 +1,44 @@
-"""The one door: from fact to table, effects gathered."""
+"""The one door: from fact to table, effects gathered.
 
-from collections import Counter
-from typing import Literal
+Read here first; everything else hangs from it. A fact and the instant go in, effects come out, in order. Nobody else
+changes the tables, and nothing here waits, sends, draws or reads a clock. The rooms behind the door:
 
-from msgspec import Struct
+    intake     what agents send: checked, entered before anything is sent   dispatch   routed, queued, delivered
+    settle     how messages end, each request in exactly one Outcome        reception  who lives, heartbeats
+    openwaits  waits that agents open themselves                            groups     requests that are one wait
+    waiting    from records to the graph of who waits for what              graph/     the exact engine
+    detector   suspicion, probe, verdict                                    policy     who fails, what would help
+"""
 
+from typing import assert_never
+
+from unknot_gateway.core.deadlines import Due
+from unknot_gateway.core.detector import Detector
+from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import AnyEffect
-from unknot_gateway.core.facts import AnyFact
+from unknot_gateway.core.facts import (
+    AnyFact,
+    BodySeen,
+    EventSeen,
+    InputRefused,
+    NobodyListened,
+    PubAckSeen,
+    PublishSeen,
+    ReplySeen,
+    Stopped,
+    TimePassed,
+)
+from unknot_gateway.core.groups import Groups
+from unknot_gateway.core.intake import Intake
+from unknot_gateway.core.openwaits import OpenWaits
+from unknot_gateway.core.reception import Reception
+from unknot_gateway.core.records import Leg, Session
+from unknot_gateway.core.settle import Settle, held_by
+from unknot_gateway.core.tables import KernelConfig, Policy, Tables
+from unknot_schemas import bodies, errors
+from unknot_schemas.ids import AgentId, EventId
 
-Policy = Literal["shadow", "refuse", "fail_all"]
-
-
-class KernelConfig(Struct, frozen=True, kw_only=True):
-    """What an operator may set for one network."""
-
-    policy: Policy = "fail_all"
-    assume_serial: bool = True
-    session_loss_s: float = 30.0
-    probe_s: float = 0.25
-    sweep_s: float = 1.0
-    strict_subjects: bool = False
+__all__ = ["Kernel", "KernelConfig", "Policy"]
 
 
 class Kernel:
@@ -29,12 +48,223 @@ class Kernel:
         self.network = network
         self.epoch = epoch
         self.config = config or KernelConfig()
-        self.counters: Counter[str] = Counter()
+        self.tables = tables = Tables(network, epoch, self.config)
+        self.counters = tables.counters
+        self.dispatch = Dispatch(tables)
+        self.groups = Groups(tables)
+        self.settle = Settle(tables, self.dispatch, self.groups)
+        self.openwaits = OpenWaits(tables)
+        self.detector = Detector(tables, self.settle, self.openwaits)
+        self.intake = Intake(tables, self.dispatch, self.settle, self.groups, self.detector.closes)
+        self.reception = Reception(
+            tables, self.dispatch, self.settle, self.groups, self.intake, self.openwaits
+        )
+        self.detector.release = self.intake.release
 
     def handle(self, fact: AnyFact, now: float) -> list[AnyEffect]:
-        """Take *fact* in at instant *now* (seconds, monotonic, never running back); return what is to be done, in order."""
-        raise NotImplementedError
+        """Take *fact* in at instant *now* (seconds, monotonic, never running back); return what to do, in order."""
+        tables = self.tables
+        assert not tables.out, "the kernel was entered while it was at work"
+        match fact:
+            case EventSeen():
+                self.intake.event(fact, now)
+            case ReplySeen():
+                self.settle.reply(fact.agent, fact.request_id, fact.envelope, fact.reply_to, now)
+            case BodySeen():
+                self._body(fact, now)
+            case PublishSeen():
+                self.intake.publish(fact, now)
+            case NobodyListened():
+                self._nobody_listened(fact.agent, fact.event_id, now)
+            case PubAckSeen():
+                tables.count(f"ignored.{errors.PUB_ACK}")
+            case InputRefused():
+                self._refused(fact)
+            case TimePassed():
+                self._time_passed(now)
+            case Stopped():
+                self._stop(now)
+            case _:
+                assert_never(fact)
+        self.detector.look(now)
+        self.reception.end_drained(now)
+        self._arm_sweep(now)
+        out, tables.out = tables.out, []
+        return out
 
     def next_wakeup_at(self) -> float | None:
-        """When TimePassed is due; None if nothing is. An instant in the past means: there is work left, come back soon."""
-        raise NotImplementedError
+        """When TimePassed is due; None if nothing is. One in the past: there is work left, come back soon."""
+        if self.tables.waiting.graph.suspects:
+            return 0.0
+        return self.tables.deadlines.next_at()
+
+    # -- verbs of sessions
+
+    def _body(self, fact: BodySeen, now: float) -> None:
+        match fact.body:
+            case bodies.Hello():
+                self.reception.hello(fact.agent, fact.body, fact.reply_to, now)
+            case bodies.Heartbeat():
+                session = self.reception.heartbeat(fact.agent, fact.body, fact.reply_to, now)
+                if session is not None:
+                    self.detector.heard(session, frozenset(fact.body.open), now)
+            case bodies.RequestCancel():
+                self._cancel(fact.agent, fact.body, fact.reply_to, now)
+            case bodies.WaitClose(session=None):
+                text = f"agent {fact.agent!r} must name its session"
+                self.tables.refuse(fact.reply_to, fact.body.id, errors.SESSION_REQUIRED, text)
+            case _:
+                session = self.tables.sessions.find(fact.agent, fact.body.session)
+                if session is None:
+                    text = f"no live session {fact.body.session!r} of {fact.agent!r}; nothing was changed"
+                    self.tables.refuse(fact.reply_to, None, errors.STALE_SESSION, text)
+                    return
+                session.heard_at = now
+                self._of_session(session, fact, now)
+
+    def _of_session(self, session: Session, fact: BodySeen, now: float) -> None:
+        body, reply_to = fact.body, fact.reply_to
+        match body:
+            case bodies.WaitOpen():
+                self.openwaits.open(session, body, reply_to, now)
+                return
+            case bodies.WaitClose():
+                self.openwaits.close(session, body, reply_to, now)
+                return
+            case bodies.Done():
+                for event_id in body.ids:
+                    self.settle.done(session, EventId(event_id), now)
+            case bodies.Defer():
+                for event_id in body.ids:
+                    self.settle.defer(session, EventId(event_id), body.by, now)
+            case bodies.Facts():
+                self.detector.facts(session, body, now)
+            case bodies.Bye():
+                self.reception.bye(session, body.drain_s, now)
+            case bodies.Hello() | bodies.Heartbeat() | bodies.RequestCancel():
+                raise AssertionError("handled by the caller")
+            case _:
+                assert_never(body)
+        self.tables.receipt(reply_to, bodies.Receipt(True))
+
+    def _cancel(self, agent: AgentId, body: bodies.RequestCancel, reply_to: str | None, now: float) -> None:
+        message = self.tables.messages.open.get(EventId(body.id))
+        if message is None:
+            self.tables.count("cancel.unknown")
+        elif message.source.name != agent or (body.session is not None and body.session != message.source.id):
+            text = f"request {body.id!r} is not this session's; nothing was changed"
+            self.tables.refuse(reply_to, body.id, errors.STALE_SESSION, text)
+            return
+        else:
+            self.settle.cancel(message, now, "its sender wants no answer any more")
+        self.tables.receipt(reply_to, bodies.Receipt(True, body.id))
+
+    def _refused(self, fact: InputRefused) -> None:
+        """What could not be read: a Receipt, or an Outcome where it was a request whose id could be read."""
+        tables, error = self.tables, fact.error
+        tables.count(f"input.{error.code}")
+        session = tables.sessions.find(AgentId(fact.agent), fact.session)
+        request_id = EventId(fact.event_id or "")
+        is_new = tables.messages.open.get(request_id) is None and tables.messages.closed(request_id) is None
+        if fact.verb == "request" and request_id and is_new and (fact.reply_to or session is not None):
+            agent = tables.sessions.agents.get(AgentId(fact.agent))
+            to = session or (agent.zero if agent is not None else None)
+            outcome = bodies.Outcome(request_id, "refused", "no", self.epoch, error=error)
+            if to is not None:
+                tables.outcome(to, outcome, fact.reply_to)
+                return
+        tables.receipt(fact.reply_to, bodies.Receipt(False, fact.event_id, error=error))
+
+    # -- hints and time
+
+    def _nobody_listened(self, agent: AgentId, event_id: EventId, now: float) -> None:
+        self.tables.count("hints")
+        leg = held_by(self.tables.sessions.agents.get(agent), event_id)
+        if leg is not None and not self.dispatch.nobody_listened(leg, now):
+            text = f"agent {agent!r} never said hello and nobody listens for it: start it, or pass wait_for_target_s"
+            self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)
+
+    def _time_passed(self, now: float) -> None:
+        self.tables.waiting.graph.drain(self.tables.limits.drain_steps)
+        for due in self.tables.deadlines.take(now):
+            self._due(due, now)
+        self.tables.messages.forget_old(now)
+
+    def _due(self, due: Due, now: float) -> None:
+        key, messages = due.key, self.tables.messages
+        match due.kind:
+            case "deadline":
+                if (message := messages.open.get(key)) is not None:  # type: ignore[call-overload]
+                    self.settle.expire(message, now)
+            case "wait":
+                if (wait := messages.waits.get(key)) is not None:  # type: ignore[call-overload]
+                    self.openwaits.expire(wait, now)
+            case "patience":
+                if (leg := self._leg(key)) is not None and leg.state == "absent":
+                    text = f"agent {leg.agent.id!r} did not appear within wait_for_target_s: is it started?"
+                    self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)
+            case "hint":
+                if (leg := self._leg(key)) is not None:
+                    self.dispatch.try_again(leg)
+                    self._arm_window(leg, now)
+            case "window":
+                self._window_over(EventId(str(key)), now)
+            case "probe":
+                self.detector.probe_over(str(key), now)
+            case "ask again":
+                self.detector.ask_again(str(key), now)
+            case "sweep":
+                self.tables.waiting.graph.start_sweep()
+                self.detector.sweep(now)
+            case "group":
+                self.groups.forget(key)  # type: ignore[arg-type]
+            case _:
+                assert isinstance(key, Session)
+                self._session_due(due.kind, key, now)
+
+    def _session_due(self, kind: str, session: Session, now: float) -> None:
+        match kind:
+            case "silence":
+                self.reception.silence(session, now)
+            case "drain":
+                self.reception.end(session, now, "its drain time was over")
+            case "idle":
+                self.reception.idle(session, now)
+            case _:
+                raise AssertionError(f"nobody set a deadline of kind {kind!r}")
+
+    def _leg(self, key: object) -> Leg | None:
+        assert isinstance(key, tuple)
+        message = self.tables.messages.open.get(key[0])
+        return (
+            next((leg for leg in message.legs if leg.agent.id == key[1]), None)
+            if message is not None
+            else None
+        )
+
+    def _arm_window(self, leg: Leg, now: float) -> None:
+        if leg.message.verb == "send" and leg.session is not None and not leg.session.said_hello:
+            self.tables.deadlines.set("window", leg.message.id, now + self.tables.limits.hint_window_s)
+
+    def _window_over(self, event_id: EventId, now: float) -> None:
+        """The server has not objected: as far as can be known, a one-way event has reached its agent without hello."""
+        message = self.tables.messages.open.get(event_id)
+        if message is None or message.legs[0].state == "unheard":
+            return
+        self.dispatch.receipt(message)
+        self.settle.end(message, "reply", now)
+        self.dispatch.free(message.legs[0], now)
+
+    def _arm_sweep(self, now: float) -> None:
+        """While anybody waits, everything is checked anew now and then: detection never rests on arrivals alone."""
+        tables = self.tables
+        if len(tables.waiting.waits) and ("sweep", "") not in tables.deadlines:
+            tables.deadlines.set("sweep", "", now + self.config.sweep_s)
+
+    def _stop(self, now: float) -> None:
+        """Nobody takes over: every request and wait ends now, with a reason."""
+        error = bodies.Error(errors.GATEWAY_STOPPED, "the gateway was stopped; send the request again later")
+        for message in list(self.tables.messages.open.values()):
+            self.settle.end(message, "cancelled", now, error=error)
+        for wait in list(self.tables.messages.waits.values()):
+            self.openwaits.end(wait, "cancelled", now, error=error)

@@ -1,15 +1,20 @@
 """What the fronts (NATS api, HTTP, command) may read of a kernel; they have no logic of their own."""
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from unknot_gateway.core import explain
+from unknot_gateway.core.records import Leg, Message, OpenWait, Session, Wait
+from unknot_schemas.ids import MAIN
 
 if TYPE_CHECKING:
     from unknot_gateway.core.kernel import Kernel
 
 
 class WaitRow(Struct, frozen=True, gc=False):
-    """One open wait. *state*: absent, queued, parked, delivered, deferred, open; *position*: in its queue, from 1."""
+    """One open wait. *state*: a leg's (see records), or open; *position*: in its queue, from 1."""
 
     id: str
     waiter: str
@@ -30,7 +35,7 @@ class WaitRow(Struct, frozen=True, gc=False):
 
 
 class AgentRow(Struct, frozen=True, gc=False):
-    """One session of an agent."""
+    """One session of an agent. *verdict*: idle, working, waiting, deadlocked, silent."""
 
     agent: str
     session: str
@@ -56,16 +61,129 @@ class Stats(Struct, frozen=True, gc=False):
     counters: dict[str, int]
 
 
-def waits(kernel: "Kernel", now: float) -> list[WaitRow]:
-    """All open waits, oldest first."""
-    return []
+def waits(kernel: "Kernel", now: float, limit: int | None = None) -> list[WaitRow]:
+    """Open waits, oldest first, at most *limit*."""
+    tables = kernel.tables
+    requests = (message for message in tables.messages.open.values() if message.verb != "send")
+    rows = [_request_row(kernel, message, now) for message in islice(requests, limit)]
+    rows += [_wait_row(kernel, wait, now) for wait in islice(tables.messages.waits.values(), limit)]
+    return sorted(rows, key=lambda row: -row.since_s)[:limit]
+
+
+def waits_total(kernel: "Kernel") -> int:
+    """How many waits are open."""
+    return sum(len(session.open) for session in kernel.tables.sessions.all())
 
 
 def agents(kernel: "Kernel", now: float) -> list[AgentRow]:
     """All live sessions, by agent."""
-    return []
+    sessions = sorted(kernel.tables.sessions.all(), key=lambda session: (session.name, session.generation))
+    return [_agent_row(kernel, session, now) for session in sessions]
 
 
-def stats(kernel: "Kernel", now: float) -> Stats:
+def stats(kernel: "Kernel") -> Stats:
     """Sizes and counters."""
-    return Stats(kernel.network, kernel.epoch, "", {}, {})
+    tables = kernel.tables
+    sizes = {
+        "agents": len(tables.sessions.agents),
+        "sessions": sum(len(agent.sessions) for agent in tables.sessions.agents.values()),
+        "messages": len(tables.messages.open),
+        "message_bytes": tables.messages.open_bytes,
+        "waits": len(tables.messages.waits),
+        "edges": len(tables.waiting.graph),
+        "nodes": len(tables.waiting.strands),
+        "remembered": tables.messages.remembered,
+        "kept_bytes": tables.messages.kept_bytes,
+        "deadlines": len(tables.deadlines),
+        "groups": len(kernel.groups),
+        "incidents": len(kernel.detector.incidents),
+        "suspects": tables.waiting.graph.suspects,
+        "queued": sum(agent.queued for agent in tables.sessions.agents.values()),
+    }
+    return Stats(kernel.network, kernel.epoch, kernel.config.policy, sizes, dict(kernel.counters))
+
+
+def _request_row(kernel: "Kernel", message: Message, now: float) -> WaitRow:
+    leg = next((leg for leg in message.legs if not leg.ended), None)
+    envelope = message.envelope
+    return WaitRow(
+        message.id,
+        message.source.name,
+        message.source.id,
+        envelope.execution or MAIN,
+        envelope.strand or "",
+        "request" if message.blocks else "ask",
+        message.target,
+        message.type,
+        leg.state if leg is not None else "open",
+        kernel.tables.admission.position(leg) if leg is not None else None,
+        _holder(leg),
+        now - message.opened_at,
+        message.deadline_at - now,
+        _is_stuck(kernel, message.wait),
+        envelope.run,
+        explain.chain(kernel.tables, message),
+    )
+
+
+def _wait_row(kernel: "Kernel", wait: OpenWait, now: float) -> WaitRow:
+    body = wait.body
+    return WaitRow(
+        wait.id,
+        wait.session.name,
+        wait.session.id,
+        body.execution or MAIN,
+        body.strand or "",
+        body.on[0].kind,
+        body.on[0].id,
+        "",
+        "open",
+        None,
+        None,
+        now - wait.opened_at,
+        wait.deadline_at - now,
+        _is_stuck(kernel, wait.wait),
+        body.run,
+        explain.chain(kernel.tables, wait),
+    )
+
+
+def _agent_row(kernel: "Kernel", session: Session, now: float) -> AgentRow:
+    slots = [pool.slots for pool in session.pools]
+    heard_s = now - session.heard_at
+    return AgentRow(
+        session.name,
+        session.id,
+        session.hello.instance if session.hello is not None else None,
+        heard_s,
+        heard_s <= 2 * session.heartbeat_s,
+        None if None in slots else sum(slot for slot in slots if slot is not None),
+        sum(pool.used for pool in session.pools),
+        session.agent.queued,
+        len(session.open),
+        len(session.held),
+        session.hello.sdk if session.hello is not None else None,
+        _verdict(kernel, session, now),
+    )
+
+
+def _verdict(kernel: "Kernel", session: Session, now: float) -> str:
+    strands = session.strands.values()
+    stuck = kernel.tables.waiting.graph.stuck()
+    if any(strand.node in stuck for strand in strands):
+        return "deadlocked"
+    if session.said_hello and now - session.heard_at > 2 * session.heartbeat_s:
+        return "silent"
+    if any(strand.open_waits for strand in strands):
+        return "waiting"
+    return "working" if session.held else "idle"
+
+
+def _holder(leg: Leg | None) -> str | None:
+    if leg is None or leg.session is None:
+        return None
+    return f"{leg.session.name}/{leg.session.id}"
+
+
+def _is_stuck(kernel: "Kernel", wait: Wait | None) -> bool:
+    return wait is not None and wait.strand.node in kernel.tables.waiting.graph.stuck()

@@ -101,7 +101,7 @@ def _agents(owner: Owner, limit: int) -> Struct:
 
 
 def _stats(owner: Owner, _limit: int) -> Struct:
-    stats = query.stats(_kernel(owner), owner.now())
+    stats = query.stats(_kernel(owner))
     shell = {f"shell.{name}": count for name, count in sorted(owner.all_counters.items())}
     return msgspec.structs.replace(stats, counters=stats.counters | shell)
 

@@ -1,0 +1,102 @@
+"""Queues and slots: delivered means started. First in, first out for each type; what none can take is passed over.
+
+One lane for each set of pools that can take the same events; a freed slot looks at the heads of its pool's lanes
+only, so draining touches one entry for each slot.
+"""
+
+from unknot_gateway.core.limits import Limits
+from unknot_gateway.core.records import Agent, Lane, Leg, Pool
+from unknot_gateway.core.sessions import pool_for
+
+
+class Admission:
+    """Owner of lanes, routes and slot counts."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._orders = 0
+
+    def next_order(self) -> int:
+        """A new place at the end of all queues."""
+        self._orders += 1
+        return self._orders
+
+    def route(self, agent: Agent, event_type: str) -> tuple[Pool, ...]:
+        """The pools, one for each live session, that serve *event_type*; empty if none does."""
+        route = agent.routes.get(event_type)
+        if route is None:
+            if len(agent.routes) >= self._limits.routes_max:
+                agent.routes.clear()
+            found = (pool_for(s, event_type) for s in agent.sessions.values() if not s.draining)
+            route = agent.routes[event_type] = tuple(pool for pool in found if pool is not None)
+        return route
+
+    def free_pool(self, route: tuple[Pool, ...]) -> Pool | None:
+        """Of the pools with a free slot the least loaded one."""
+        if len(route) == 1:
+            return route[0] if route[0].has_free_slot else None
+        free = [pool for pool in route if pool.has_free_slot]
+        return min(free, key=lambda pool: pool.used / (pool.slots or 1_000_000)) if free else None
+
+    def has_room(self, agent: Agent) -> bool:
+        """Whether one more event may wait for *agent*."""
+        return agent.queued < self._limits.queue_max
+
+    def enqueue(self, leg: Leg, route: tuple[Pool, ...]) -> None:
+        """Let *leg* wait for a slot of *route*."""
+        lane = leg.agent.lanes.get(route)
+        if lane is None:
+            lane = leg.agent.lanes[route] = Lane(route)
+            for pool in route:
+                pool.lanes.append(lane)
+        lane.legs[leg.order] = leg
+        leg.lane, leg.state = lane, "queued"
+        leg.agent.queued += 1
+
+    def withdraw(self, leg: Leg) -> None:
+        """Take *leg* out of whatever it waits in."""
+        if leg.lane is not None:
+            del leg.lane.legs[leg.order]
+            leg.lane = None
+            leg.agent.queued -= 1
+        elif leg.agent.waiting.pop(leg.order, None) is not None:
+            leg.agent.queued -= 1
+
+    def wait_for_agent(self, leg: Leg) -> None:
+        """Let *leg* wait until its agent has a live session."""
+        leg.state = "absent"
+        leg.agent.waiting[leg.order] = leg
+        leg.agent.queued += 1
+
+    def next_for(self, pool: Pool) -> Leg | None:
+        """Take out the oldest event that *pool* can handle now; None if it has no free slot or nothing waits."""
+        if not pool.has_free_slot or pool.session.draining:
+            return None
+        lanes = [lane for lane in pool.lanes if lane.legs]
+        if not lanes:
+            return None
+        lane = lanes[0] if len(lanes) == 1 else min(lanes, key=lambda lane: next(iter(lane.legs)))
+        leg = lane.legs[next(iter(lane.legs))]
+        self.withdraw(leg)
+        return leg
+
+    def position(self, leg: Leg) -> int | None:
+        """Place in its lane, from 1; None if it does not wait for a slot. Linear: for people only."""
+        if leg.lane is None:
+            return None
+        return next(place for place, order in enumerate(leg.lane.legs, 1) if order == leg.order)
+
+    def reroute(self, agent: Agent) -> list[Leg]:
+        """Sessions of *agent* have changed: empty its lanes, and return what was in them, oldest first."""
+        agent.routes.clear()
+        legs = sorted(
+            (leg for lane in agent.lanes.values() for leg in lane.legs.values()), key=lambda leg: leg.order
+        )
+        for lane in agent.lanes.values():
+            for pool in lane.pools:
+                pool.lanes.clear()
+        agent.lanes.clear()
+        for leg in legs:
+            leg.lane = None
+            agent.queued -= 1
+        return legs

@@ -1,0 +1,288 @@
+"""From an open message to the agents it is for: routed, queued, delivered, delivered again."""
+
+from unknot_gateway.core import marks
+from unknot_gateway.core.effects import Deliver
+from unknot_gateway.core.records import Leg, Message, OpenWait, Pool, Session
+from unknot_gateway.core.tables import Tables
+from unknot_schemas import bodies, errors
+from unknot_schemas.ids import ExecutionId, StrandId, matches
+
+
+class Dispatch:
+    """Decides where a leg goes now, and sends it there. It ends no message: what cannot be sent is returned."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._t = tables
+
+    def place(self, leg: Leg, now: float) -> bodies.Error | None:
+        """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
+        agent, message = leg.agent, leg.message
+        admission = self._t.admission
+        if not agent.sessions:
+            return self._place_absent(leg, now)
+        claimed = self._claimed(leg)
+        if claimed is not None:
+            return None
+        route = admission.route(agent, message.type)
+        if not route:
+            if all(session.draining for session in agent.sessions.values()):
+                return self._place_absent(leg, now)
+            return bodies.Error(
+                errors.NOT_SUBSCRIBED,
+                f"agent {agent.id!r} is there but none of its pools serves {message.type!r}: register a handler",
+            )
+        pool = self._reentrant_pool(leg, route) or admission.free_pool(route)
+        if pool is not None:
+            leg.state, leg.pool = "parked", pool
+            return None
+        if not admission.has_room(agent):
+            return self._full(agent.id)
+        admission.enqueue(leg, route)
+        return None
+
+    def deliver(self, leg: Leg, now: float) -> None:
+        """Hand a parked leg to its pool's session: a slot is taken, the handler starts."""
+        pool = leg.pool
+        assert pool is not None
+        pool.used += 1
+        self._hand_over(leg, pool.session, pool, now)
+
+    def deliver_expected(self, leg: Leg, expect: OpenWait, now: float) -> None:
+        """Hand the event to the wait that expects it: the waiting execution handles it, in no slot."""
+        self._hand_over(leg, expect.session, None, now, expected_by=expect)
+
+    def expecting(self, message: Message, leg: Leg) -> OpenWait | None:
+        """The open ``expect`` of the leg's agent that this event answers."""
+        for expect in leg.agent.expects.values():
+            for condition in expect.body.on:
+                wanted = condition.source in (None, message.source.name)
+                if wanted and condition.kind == "event" and matches(condition.id, message.type):
+                    return expect
+        return None
+
+    def free(self, leg: Leg, now: float) -> None:
+        """The handler of *leg* has ended: its slot goes to the next in the queue."""
+        session = leg.session
+        leg.state = "ended"
+        if session is not None:
+            session.held.pop(leg.message.id, None)
+            session.unseen.pop(leg.number, None)
+        self._handler_ended(leg, now)
+
+    def defer(self, leg: Leg, by: str | None, now: float) -> None:
+        """The handler has returned, the answer comes later: from execution *by*, or from outside."""
+        session = leg.session
+        assert session is not None
+        leg.state = "deferred"
+        leg.by = None if by is None else self._t.waiting.strand(session, ExecutionId(by))
+        self._t.waiting.update(leg.message)
+        self._handler_ended(leg, now)
+
+    def drain(self, pool: Pool, now: float) -> None:
+        """Fill the free slots of *pool* from its queues."""
+        while (leg := self._t.admission.next_for(pool)) is not None:
+            leg.pool = pool
+            self.deliver(leg, now)
+
+    def withdraw(self, leg: Leg) -> None:
+        """Take a leg that was never delivered out of all queues."""
+        self._t.admission.withdraw(leg)
+        self._t.deadlines.drop("patience", (leg.message.id, leg.agent.id))
+        self._t.deadlines.drop("hint", (leg.message.id, leg.agent.id))
+        leg.state, leg.pool = "ended", None
+
+    def repeat(self, leg: Leg) -> None:
+        """Deliver again to the same session under the same number; its client knows what it had."""
+        assert leg.session is not None
+        self._t.count("redelivered")
+        leg.repeated = True
+        self._send(leg, leg.session, redelivered=True)
+
+    def nobody_listened(self, leg: Leg, now: float) -> bool:
+        """Take the server's hint for a delivered leg; False if the target counts as unreachable now."""
+        session, message = leg.session, leg.message
+        if session is None or leg.state not in ("running", "unheard"):
+            return True
+        retry_at = now + self._t.limits.hint_retry_s
+        if session.said_hello:
+            if retry_at <= min(leg.delivered_at + 2 * session.heartbeat_s, message.deadline_at):
+                self._t.deadlines.set("hint", (message.id, leg.agent.id), retry_at)
+            return True
+        leg.state = "unheard"
+        message.was_delivered = False
+        self._t.waiting.update(message)
+        if retry_at > message.opened_at + patience_s(message):
+            return False
+        self._t.deadlines.set("hint", (message.id, leg.agent.id), retry_at)
+        return True
+
+    def try_again(self, leg: Leg) -> None:
+        """Publish once more what the server said nobody listened for."""
+        if leg.session is None or leg.state not in ("running", "unheard"):
+            return
+        if leg.state == "unheard":
+            leg.state = "running"
+            leg.message.was_delivered = True
+            self._t.waiting.update(leg.message)
+        self._send(leg, leg.session, redelivered=leg.session.said_hello)
+
+    def receipt(self, message: Message) -> None:
+        """Give the Receipt that *message* still owes: it has been taken in."""
+        if message.receipt_to is not None:
+            timeout_s = message.deadline_at - message.opened_at
+            self._t.receipt(message.receipt_to, bodies.Receipt(True, message.id, timeout_s=timeout_s))
+            message.receipt_to = None
+
+    # -- inside
+
+    def _place_absent(self, leg: Leg, now: float) -> bodies.Error | None:
+        agent, message = leg.agent, leg.message
+        if not agent.said_hello:
+            leg.pool = self._t.sessions.zero(agent, now).pools[0]
+            leg.state = "parked"
+            return None
+        until = message.opened_at + patience_s(message)
+        if until <= now:
+            return bodies.Error(
+                errors.UNREACHABLE,
+                f"agent {agent.id!r} has no live session: start it, or pass wait_for_target_s to wait for it",
+            )
+        if not self._t.admission.has_room(agent):
+            return self._full(agent.id)
+        self._t.admission.wait_for_agent(leg)
+        self._t.deadlines.set("patience", (message.id, agent.id), min(until, message.deadline_at))
+        return None
+
+    def _full(self, agent: str) -> bodies.Error:
+        self._t.count("queue_full")
+        return bodies.Error(
+            errors.OVER_LIMIT,
+            f"the queue of agent {agent!r} is full ({self._t.limits.queue_max}): try again later",
+            {"retry_after_s": self._t.limits.retry_after_s},
+        )
+
+    def _claimed(self, leg: Leg) -> Session | None:
+        """After an epoch change: the session that said it holds or has answered this request gets it, no other."""
+        for session in leg.agent.sessions.values():
+            claim = session.claims.pop(leg.message.id, None) if session.claims else None
+            if claim is None:
+                continue
+            self._adopt(leg, session, claim)
+            return session
+        return None
+
+    def _adopt(self, leg: Leg, session: Session, claim: str) -> None:
+        leg.session, leg.state = session, "running"
+        leg.event = self._event(leg, None)
+        leg.message.was_delivered = leg.message.reported_running = True
+        session.held[leg.message.id] = leg
+        if claim == "running":
+            route = self._t.admission.route(leg.agent, leg.message.type)
+            leg.pool = next((pool for pool in route if pool.session is session), None)
+            if leg.pool is not None:
+                leg.pool.used += 1
+        self._t.waiting.started(leg, leg.pool)
+        if claim == "deferred":
+            self.defer(leg, None, leg.message.opened_at)
+        elif claim == "answered":
+            self.repeat(leg)
+
+    def _reentrant_pool(self, leg: Leg, route: tuple[Pool, ...]) -> Pool | None:
+        for pool in route:
+            if pool.session.is_reentrant and self._runs_in(leg.message, pool.session):
+                return Pool(pool.session, None, None, main=False)
+        return None
+
+    def _runs_in(self, message: Message, session: Session) -> bool:
+        chain: Message | None = message
+        for _ in range(self._t.limits.depth_max + 1):
+            if chain is None:
+                return False
+            if chain.source is session:
+                return True
+            chain = self.parent_of(chain)
+        return False
+
+    def parent_of(self, message: Message) -> Message | None:
+        """The open request whose handler sent *message*."""
+        execution = message.envelope.execution
+        leg = message.source.held.get(execution) if execution is not None else None  # type: ignore[call-overload]
+        return leg.message if leg is not None else None
+
+    def _hand_over(
+        self, leg: Leg, session: Session, pool: Pool | None, now: float, expected_by: OpenWait | None = None
+    ) -> None:
+        message = leg.message
+        leg.session, leg.pool, leg.state, leg.delivered_at = session, pool, "running", now
+        session.held[message.id] = leg
+        if session.said_hello:
+            session.delivered += 1
+            leg.number = session.delivered
+            session.unseen[leg.number] = leg
+        if expected_by is None:
+            self._t.waiting.started(leg, pool)
+        else:
+            body = expected_by.body
+            leg.strand = self._t.waiting.strand(
+                session,
+                ExecutionId(body.execution or "main"),
+                StrandId(body.strand or ""),
+                detached=body.detached,
+            )
+        message.was_delivered = True
+        self._t.waiting.update(message)
+        self._t.deadlines.drop("patience", (message.id, leg.agent.id))
+        deadline_in_s = max(message.deadline_at - now, 0.0) if message.verb != "send" else None
+        leg.event = self._event(leg, deadline_in_s, expected_by.id if expected_by else None)
+        self._t.count("delivered")
+        self._send(leg, session, redelivered=False)
+        if session.said_hello:
+            self.receipt(message)
+
+    def _event(self, leg: Leg, deadline_in_s: float | None, for_: str | None = None) -> bodies.Delivered:
+        message = leg.message
+        envelope = message.envelope
+        return bodies.Delivered(
+            message.id,
+            message.type,
+            message.source.name,
+            message.target,
+            envelope.data,
+            message.verb != "send",
+            self._t.epoch,
+            run=envelope.run,
+            metadata=marks.with_blocking(envelope.metadata) if message.blocks else envelope.metadata,
+            deadline_in_s=deadline_in_s,
+            seq=leg.number or None,
+            for_=for_,
+            traceparent=envelope.traceparent,
+            tracestate=envelope.tracestate,
+        )
+
+    def _send(self, leg: Leg, session: Session, *, redelivered: bool) -> None:
+        event = leg.event
+        assert event is not None
+        if redelivered:
+            event = redelivery_of(event)
+        self._t.out.append(Deliver(session.name, session.id, event))
+
+    def _handler_ended(self, leg: Leg, now: float) -> None:
+        pool, leg.pool = leg.pool, None
+        if pool is not None:
+            pool.used -= 1
+            self._t.waiting.slot_freed(leg, pool)
+        self._t.waiting.handler_ended(leg)
+        if pool is not None and pool.session.live:
+            self.drain(pool, now)
+
+
+def patience_s(message: Message) -> float:
+    """How long *message* waits for its target to appear, in seconds."""
+    asked = message.envelope.wait_for_target_s
+    return asked if asked is not None and asked > 0 else 0.0
+
+
+def redelivery_of(event: bodies.Delivered) -> bodies.Delivered:
+    """The same event, marked as a copy."""
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    return bodies.Delivered(**{**fields, "redelivered": True})

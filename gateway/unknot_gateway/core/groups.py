@@ -1,0 +1,86 @@
+"""Requests that are one wait: need of n answers. Members not yet arrived count as true."""
+
+from unknot_gateway.core.records import Group, Message, Session
+from unknot_gateway.core.tables import Tables
+from unknot_schemas import bodies, errors
+from unknot_schemas.limits import GROUP_MEMBERS_MAX
+
+
+class Groups:
+    """Owner of all groups, open and lately closed."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._t = tables
+        self._groups: dict[tuple[int, str], Group] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def join(self, message: Message, asked: bodies.Group, now: float) -> bodies.Error | None:
+        """Enter *message* as the next member; an Error if it does not fit or its group is over."""
+        if not (1 <= asked.need <= asked.n <= GROUP_MEMBERS_MAX):
+            return bodies.Error(
+                errors.GROUP_CONFLICT, f"group {asked.id!r} needs 1 <= need <= n <= {GROUP_MEMBERS_MAX}"
+            )
+        key = (message.source.generation, asked.id)
+        strand = self._t.waiting.sender(message)
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= self._t.limits.groups_max:
+                return bodies.Error(errors.OVER_LIMIT, "too many groups are open", {"retry_after_s": 1.0})
+            group = Group(asked.id, message.source, strand, asked.n, asked.need, now)
+            self._groups[key] = group
+        elif (group.n, group.need, group.strand) != (asked.n, asked.need, strand) or group.arrived >= group.n:
+            return bodies.Error(
+                errors.GROUP_CONFLICT,
+                f"all {group.n} members of group {asked.id!r} share session, execution, strand, n and need",
+            )
+        message.group, message.index = group, group.arrived
+        group.arrived += 1
+        group.open[message.id] = message
+        return None
+
+    def enter(self, message: Message) -> None:
+        """Let the group's wait hang on *message*, too."""
+        group = message.group
+        assert group is not None
+        if group.wait is None:
+            self._t.waiting.open_group(group, message)
+        message.wait = group.wait
+        if group.wait is not None:
+            group.wait.messages.append(message)
+            self._t.waiting.update(message)
+
+    def ended(self, message: Message, *, answered: bool) -> list[Message]:
+        """A member has ended; return the members that nobody waits for any more."""
+        group = message.group
+        assert group is not None
+        group.open.pop(message.id, None)
+        if answered:
+            group.answered += 1
+        else:
+            group.spent += 1
+        if group.is_closed or (group.answered < group.need and group.n - group.spent >= group.need):
+            self._forget_if_over(group)
+            return []
+        group.is_closed = True
+        if group.wait is not None:
+            self._t.waiting.close(group.wait)
+        self._forget_if_over(group)
+        return list(group.open.values())
+
+    def end_session(self, session: Session) -> None:
+        """The groups of *session* are over."""
+        for key in [key for key in self._groups if key[0] == session.generation]:
+            del self._groups[key]
+
+    def forget(self, key: tuple[int, str]) -> None:
+        """A closed group whose members never all came is remembered no longer."""
+        self._groups.pop(key, None)
+
+    def _forget_if_over(self, group: Group) -> None:
+        key = (group.session.generation, group.id)
+        if group.arrived >= group.n and not group.open:
+            self._groups.pop(key, None)
+        elif group.is_closed:
+            self._t.deadlines.set("group", key, group.opened_at + self._t.limits.remembered_s)

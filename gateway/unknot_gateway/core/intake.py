@@ -1,0 +1,309 @@
+"""What agents send: checked, entered before anything is sent, placed, and delivered where a slot is free."""
+
+from collections.abc import Callable
+
+from unknot_gateway.core import marks
+from unknot_gateway.core.dispatch import Dispatch
+from unknot_gateway.core.effects import Broadcast
+from unknot_gateway.core.facts import EventSeen, PublishSeen
+from unknot_gateway.core.groups import Groups
+from unknot_gateway.core.messages import Tombstone, digest_of
+from unknot_gateway.core.records import Agent, Leg, Message, Session
+from unknot_gateway.core.settle import Settle
+from unknot_gateway.core.tables import Tables
+from unknot_schemas import bodies, errors
+from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
+
+Suspicious = Callable[[Message, float], bool]
+"""Whether the wait that *message* has just opened closes a suspected core."""
+
+
+class Intake:
+    """Events, asks and requests, from fact to queue or slot."""
+
+    def __init__(
+        self, tables: Tables, dispatch: Dispatch, settle: Settle, groups: Groups, suspicious: Suspicious
+    ) -> None:
+        self._t = tables
+        self._dispatch = dispatch
+        self._settle = settle
+        self._groups = groups
+        self._suspicious = suspicious
+
+    def publish(self, fact: PublishSeen, now: float) -> None:
+        """An event without target goes out on its shared subject, once for each id."""
+        envelope = fact.envelope
+        event_id = EventId(envelope.id) if envelope.id is not None else self._t.new_id("e")
+        digest = digest_of(fact.agent, "", fact.type, bytes(envelope.data))
+        if self._is_known(fact.agent, event_id, digest, fact.reply_to):
+            return
+        self._broadcast(None, fact.agent, fact.type, event_id, envelope)
+        self._t.messages.bury(event_id, digest, now)
+        self._t.receipt(fact.reply_to, bodies.Receipt(True, event_id))
+
+    def event(self, fact: EventSeen, now: float) -> None:
+        """Take an event, an ask or a request in."""
+        envelope = fact.envelope
+        read = marks.read(envelope.metadata) if fact.verb != "request" else {}
+        verb = "request" if read and marks.is_blocking(read) else fact.verb
+        event_id = EventId(envelope.id) if envelope.id is not None else self._t.new_id("e")
+        source = self._source(fact, verb, event_id, now)
+        if source is None:
+            return
+        digest = digest_of(fact.agent, fact.target, fact.type, bytes(envelope.data))
+        if self._is_known(fact.agent, event_id, digest, fact.reply_to):
+            return
+        asked_s = envelope.timeout_s if envelope.timeout_s is not None else marks.timeout_s(read)
+        default_s = SEND_TIMEOUT_DEFAULT_S
+        message = Message(
+            event_id,
+            verb,
+            source,
+            fact.target,
+            fact.type,
+            envelope,
+            digest,
+            now,
+            now + marks.holding_timeout_s(asked_s, default_s),
+            fact.reply_to if verb == "request" else None,
+            asked_s is not None,
+            receipt_to=None if verb == "request" else fact.reply_to,
+        )
+        self._enter(message, now)
+
+    # -- checks
+
+    def _source(self, fact: EventSeen, verb: str, event_id: EventId, now: float) -> Session | None:
+        """The session that sends; None when it may not, which has been said."""
+        envelope, sessions = fact.envelope, self._t.sessions
+        agent = sessions.agents.get(fact.agent)
+        if envelope.session is not None:
+            found = sessions.find(fact.agent, envelope.session)
+            if found is None:
+                text = f"session of {fact.agent!r} is not live here; say hello (resume: true keeps it after a restart)"
+                self._t.refuse(fact.reply_to, event_id, errors.STALE_SESSION, text)
+                return None
+            found.heard_at = now
+            return found
+        if agent is None and sessions.is_full():
+            self._t.over_limit(fact.reply_to, event_id, "too many agents are known; try again later")
+            return None
+        agent = sessions.agent(fact.agent)
+        if not agent.sessions:
+            zero = sessions.zero(agent, now)
+            zero.heard_at = now
+            self._t.deadlines.set("idle", zero, now + self._t.limits.assumed_session_idle_s)
+            return zero
+        if verb != "send":
+            text = f"agent {fact.agent!r} said hello: its requests must name their session"
+            self._refuse_unentered(
+                fact, next(iter(agent.sessions.values())), verb, event_id, errors.SESSION_REQUIRED, text
+            )
+            return None
+        return next(iter(agent.sessions.values()))
+
+    def _refuse_unentered(
+        self, fact: EventSeen, session: Session, verb: str, event_id: EventId, code: str, text: str
+    ) -> None:
+        if verb != "request":
+            self._t.refuse(fact.reply_to, event_id, code, text)
+            return
+        self._t.count(f"refused.{code}")
+        outcome = bodies.Outcome(event_id, "refused", "no", self._t.epoch, error=bodies.Error(code, text))
+        self._t.outcome(session, outcome, fact.reply_to)
+
+    def _is_known(self, agent: AgentId, event_id: EventId, digest: int, reply_to: str | None) -> bool:
+        known = self._t.messages.known(event_id, digest)
+        if known is None:
+            return False
+        if known.state == "conflict":
+            text = f"id {event_id!r} has been used for something else; nothing was done: take a new id"
+            self._t.refuse(reply_to, event_id, errors.ID_CONFLICT, text)
+            return True
+        self._t.count("duplicates")
+        if known.message is not None:
+            self._repeat_open(known.message, reply_to)
+        elif known.tombstone is not None:
+            self._repeat_closed(agent, event_id, known.tombstone, reply_to)
+        return True
+
+    def _repeat_open(self, message: Message, reply_to: str | None) -> None:
+        if message.blocks:
+            message.reply_to = reply_to or message.reply_to
+        else:
+            timeout_s = message.deadline_at - message.opened_at
+            self._t.receipt(reply_to, bodies.Receipt(True, message.id, timeout_s=timeout_s, duplicate=True))
+
+    def _repeat_closed(
+        self, agent: AgentId, event_id: EventId, tombstone: Tombstone, reply_to: str | None
+    ) -> None:
+        if not tombstone.blocks:
+            self._t.receipt(reply_to, bodies.Receipt(True, event_id, duplicate=True))
+            return
+        outcome = tombstone.outcome or forgotten(event_id, self._t.epoch)
+        entry = self._t.sessions.agents.get(agent)
+        session = next(iter(entry.sessions.values()), entry.zero) if entry is not None else None
+        if session is not None:
+            self._t.outcome(session, outcome, reply_to)
+
+    # -- entering
+
+    def _enter(self, message: Message, now: float) -> None:
+        error = self._bounds(message, now)
+        if error is None and message.target.startswith("@"):
+            if message.verb == "send":
+                self._to_channel(message, now)
+                return
+            error = self._member_legs(message)
+        elif error is None:
+            self._leg(message, self._t.sessions.agent(AgentId(message.target)))
+        self._t.messages.add(message)
+        if error is not None:
+            self._refuse(message, error, now)
+            return
+        self._t.deadlines.set("deadline", message.id, message.deadline_at)
+        for leg in message.legs:
+            self._start(leg, now)
+        if message.is_open:
+            self._wait_and_deliver(message, now)
+
+    def _bounds(self, message: Message, now: float) -> bodies.Error | None:
+        limits, messages = self._t.limits, self._t.messages
+        if messages.is_full() or len(message.source.open) >= limits.open_per_session_max:
+            return bodies.Error(
+                errors.OVER_LIMIT,
+                f"too much is open in network {self._t.network!r} or for {message.source.name!r}; try again later",
+                {"retry_after_s": limits.retry_after_s},
+            )
+        parent = self._dispatch.parent_of(message)
+        message.depth = parent.depth + 1 if parent is not None and parent.blocks else 1
+        if message.depth > limits.depth_max and message.blocks:
+            return bodies.Error(
+                errors.DEPTH_LIMIT,
+                f"{limits.depth_max} requests are nested already; answer by ask and defer() instead of nesting",
+            )
+        if message.group is None and message.envelope.group is not None and message.blocks:
+            return self._groups.join(message, message.envelope.group, now)
+        return None
+
+    def _leg(self, message: Message, agent: Agent) -> None:
+        message.legs.append(Leg(message, agent, self._t.admission.next_order()))
+
+    def _member_legs(self, message: Message) -> bodies.Error | None:
+        channel = message.target[1:]
+        for member in self._t.sessions.members(channel, message.source.name):
+            self._leg(message, member)
+        if message.legs:
+            return None
+        return bodies.Error(
+            errors.UNREACHABLE, f"channel {channel!r} has no other member with a live session"
+        )
+
+    def _refuse(self, message: Message, error: bodies.Error, now: float) -> None:
+        self._t.count(f"refused.{error.code}")
+        kind: bodies.OutcomeKind = "refused"
+        if error.code in (errors.UNREACHABLE, errors.OVER_LIMIT):
+            kind = "unreachable" if error.code == errors.UNREACHABLE else "over_limit"
+        if message.receipt_to is not None:
+            self._settle.refuse_send(message, error.code, error.message, error.detail)
+        self._settle.end(message, kind, now, error=error)
+
+    def _start(self, leg: Leg, now: float) -> None:
+        """Place *leg*; what a free handler slot can take starts at once (its execution is new: it closes no cycle)."""
+        if not leg.message.is_open:
+            return
+        if leg.agent.expects and (expect := self._dispatch.expecting(leg.message, leg)) is not None:
+            self._dispatch.deliver_expected(leg, expect, now)
+            return
+        error = self._dispatch.place(leg, now)
+        if error is not None:
+            self._settle.reject(leg, error, now)
+        elif leg.state == "parked" and leg.pool is not None and not leg.pool.main:
+            self._dispatch.deliver(leg, now)
+
+    def _wait_and_deliver(self, message: Message, now: float) -> None:
+        if message.group is not None and message.group.is_closed:
+            self._settle.cancel(message, now, f"its group {message.group.id!r} is over")
+            return
+        if message.blocks and (message.source.said_hello or message.has_timeout):
+            if message.group is not None:
+                self._groups.enter(message)
+            else:
+                self._t.waiting.open_message(message)
+            if self._suspicious(message, now) or not message.is_open:
+                return
+        self.release(message, now)
+        self._owe_receipt(message, now)
+
+    def release(self, message: Message, now: float) -> None:
+        """Deliver what is still parked of *message*."""
+        for leg in message.legs:
+            if leg.state != "parked" or not message.is_open:
+                continue
+            if leg.pool is not None and leg.pool.session.live and leg.pool.has_free_slot:
+                self._dispatch.deliver(leg, now)
+            else:
+                self.place_again(leg, now)
+
+    def place_again(self, leg: Leg, now: float) -> None:
+        """Sessions have changed, or a probe is over: find *leg* its place anew."""
+        leg.pool, leg.state = None, "absent"
+        self._start(leg, now)
+        if self._is_ready(leg):
+            self._dispatch.deliver(leg, now)
+        elif leg.message.is_open:
+            self._t.waiting.update(leg.message)
+
+    @staticmethod
+    def _is_ready(leg: Leg) -> bool:
+        return leg.state == "parked"
+
+    def _owe_receipt(self, message: Message, now: float) -> None:
+        """A queued event has its Receipt now; one for an agent without hello when the server did not object."""
+        if message.verb == "request" or not message.is_open:
+            return
+        leg = message.legs[0]
+        if leg.session is not None and not leg.session.said_hello and message.verb == "send":
+            self._t.deadlines.set("window", message.id, now + self._t.limits.hint_window_s)
+        elif leg.state != "absent" or message.verb == "ask":
+            self._dispatch.receipt(message)
+
+    # -- shared subjects
+
+    def _to_channel(self, message: Message, now: float) -> None:
+        self._broadcast(message.target[1:], message.source.name, message.type, message.id, message.envelope)
+        self._t.messages.bury(message.id, message.digest, now)
+        self._dispatch.receipt(message)
+
+    def _broadcast(
+        self,
+        channel: str | None,
+        source: AgentId,
+        event_type: str,
+        event_id: EventId,
+        envelope: bodies.Envelope,
+    ) -> None:
+        event = bodies.Delivered(
+            event_id,
+            event_type,
+            source,
+            f"@{channel}" if channel is not None else "",
+            envelope.data,
+            False,
+            self._t.epoch,
+            run=envelope.run,
+            metadata=envelope.metadata,
+            traceparent=envelope.traceparent,
+            tracestate=envelope.tracestate,
+        )
+        self._t.count("broadcast")
+        self._t.out.append(Broadcast(channel, event))
+
+
+def forgotten(event_id: str, epoch: int) -> bodies.Outcome:
+    """The Outcome of a request whose answer is no longer kept: it ended, and how cannot be said any more."""
+    error = bodies.Error(
+        errors.OUTCOME_FORGOTTEN, f"request {event_id!r} has ended, and its answer is no longer kept"
+    )
+    return bodies.Outcome(event_id, "failed", "yes", epoch, error=error)

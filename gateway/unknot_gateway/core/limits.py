@@ -1,0 +1,56 @@
+"""Every bound of the gateway's core, and its reason. Bounds shared with clients: ``unknot_schemas.limits``."""
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds of one network. What reaches one is answered ``over_limit`` (or as said here) and counted."""
+
+    messages_max: int = 200_000
+    """Open events and requests: at about 2 kB each, 400 MB."""
+    open_per_session_max: int = 100_000
+    """Open requests and waits of one session: one flooding agent leaves room for others."""
+    queue_max: int = 10_000
+    """Events queued for one agent: more is minutes of work for anybody."""
+    agents_max: int = 20_000
+    """Agents with a live session, or with something open."""
+    sessions_max: int = 64
+    """Live sessions of one agent."""
+    tokens_max: int = 100_000
+    """Session tokens remembered as used, oldest first out."""
+    remembered_max: int = 100_000
+    """Closed ids, oldest first out."""
+    remembered_s: float = 30.0
+    """How long a closed id is remembered."""
+    kept_bytes_max: int = 64 * 1024 * 1024
+    """Bodies of Outcomes kept for repetition, oldest first out."""
+    kept_without_hello_s: float = 2.0
+    """An agent without hello names nothing in heartbeats: how long the body of its Outcome is kept."""
+    depth_max: int = 64
+    """Nested open blocking requests of one chain: more is recursion without an end."""
+    groups_max: int = 50_000
+    """Open groups."""
+    held_events_bytes_max: int = 1 << 30
+    """Bytes of ``data`` of all open messages together."""
+    routes_max: int = 1_024
+    """Cached routes (event type -> pools) of one agent; the cache starts anew beyond."""
+    incidents_max: int = 1_024
+    """Incidents being probed at once; further suspicions wait for the sweep."""
+    decisions_max: int = 10_000
+    """Decided digests remembered, oldest first out."""
+    chain_max: int = 64
+    """Steps followed to explain a wait."""
+    retry_after_s: float = 1.0
+    """What ``over_limit`` advises."""
+    hint_retry_s: float = 0.25
+    """How often delivery is tried again while the server says that nobody listens."""
+    hint_window_s: float = 0.05
+    """How long a Receipt waits for the server's word that nobody listens."""
+    check_steps: int = 2_000
+    """Steps of one inline graph check."""
+    drain_steps: int = 10_000
+    """Steps of deferred graph work in one slice between messages."""
+    second_read_beats: int = 2
+    """Heartbeats of a silent member that count as sent after the first read."""
+    assumed_session_idle_s: float = 60.0
+    """An agent without hello and without anything open is forgotten after this silence."""

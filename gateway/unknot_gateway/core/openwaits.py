@@ -1,0 +1,174 @@
+"""Waits that agents open themselves: for an own request, for an event, for what only they know of."""
+
+from unknot_gateway.core import marks
+from unknot_gateway.core.graph import OUTSIDE, Condition, any_of, execution
+from unknot_gateway.core.records import OpenWait, Session
+from unknot_gateway.core.tables import Tables
+from unknot_gateway.core.waiting import condition_of, slot_condition
+from unknot_schemas import bodies, errors
+from unknot_schemas.bodies import OutcomeKind
+from unknot_schemas.ids import MAIN, AgentId, EventId, ExecutionId, StrandId, agent_id, is_pattern
+from unknot_schemas.limits import CONDITION_ID_CHARS_MAX, CONDITIONS_MAX
+
+
+class OpenWaits:
+    """Opens, closes and ends them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._t = tables
+        self._tombstones: dict[tuple[int, str], int] = {}
+        """Closes that overtook their open, by session and id: the generation up to which an open is void."""
+
+    def open(self, session: Session, body: bodies.WaitOpen, reply_to: str | None, now: float) -> None:
+        """Enter a wait; an older generation, or one closed before it came, changes nothing."""
+        event_id = EventId(body.id)
+        void_up_to = self._tombstones.get((session.generation, body.id))
+        known = self._t.messages.waits.get(event_id)
+        if void_up_to is not None and body.generation <= void_up_to:
+            self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
+            return
+        if known is not None and (known.session is not session or known.body.generation >= body.generation):
+            self._known(known, session, body, reply_to)
+            return
+        fault = self._fault(session, event_id, body)
+        if fault is not None:
+            self._t.refuse(reply_to, body.id, fault.code, fault.message, **(fault.detail or {}))
+            return
+        if known is not None:
+            self._remove(known)
+        self._enter(session, event_id, body, now)
+        timeout_s = marks.holding_timeout_s(body.timeout_s)
+        self._t.receipt(reply_to, bodies.Receipt(True, body.id, timeout_s=timeout_s))
+
+    def close(self, session: Session, body: bodies.WaitClose, reply_to: str | None, now: float) -> None:
+        """The wait is over on the agent's side."""
+        wait = self._t.messages.waits.get(EventId(body.id))
+        if wait is None:
+            if len(self._tombstones) >= self._t.limits.remembered_max:
+                self._tombstones.pop(next(iter(self._tombstones)))
+            self._tombstones[session.generation, body.id] = body.generation or 0
+        elif wait.session is not session:
+            self._t.refuse(reply_to, body.id, errors.UNKNOWN_WAIT, f"wait {body.id!r} is another session's")
+            return
+        elif body.generation is not None and body.generation < wait.body.generation:
+            self._t.refuse(reply_to, body.id, errors.STALE_GENERATION, "an older generation changes nothing")
+            return
+        else:
+            self._remove(wait)
+            self._bury(wait, now, "closed")
+        self._t.receipt(reply_to, bodies.Receipt(True, body.id))
+
+    def end(
+        self, wait: OpenWait, kind: OutcomeKind, now: float, *, error: bodies.Error | None = None
+    ) -> None:
+        """End *wait* from the gateway's side."""
+        if self._t.messages.waits.get(wait.id) is not wait:
+            return
+        self._remove(wait)
+        self._bury(wait, now, kind)
+        outcome = bodies.Outcome(wait.id, kind, "no", self._t.epoch, error=error)
+        self._t.outcome(wait.session, outcome, None)
+        self._t.messages.keep(wait.session, wait.id, outcome, now)
+
+    def expire(self, wait: OpenWait, now: float) -> None:
+        """The deadline of *wait* has come."""
+        steps = [f"{condition.kind}:{condition.id}" for condition in wait.body.on[:8]]
+        text = f"what {wait.session.name!r} waited for ({', '.join(steps)}) did not come in time"
+        self.end(wait, "expired", now, error=bodies.Error(errors.EXPIRED, text, {"chain": steps}))
+
+    def end_session(self, session: Session, now: float) -> None:
+        """All waits of *session* are over."""
+        for wait in [wait for wait in session.open.values() if isinstance(wait, OpenWait)]:
+            self._remove(wait)
+            self._bury(wait, now, "cancelled")
+        for key in [key for key in self._tombstones if key[0] == session.generation]:
+            del self._tombstones[key]
+
+    # -- inside
+
+    def _known(self, known: OpenWait, session: Session, body: bodies.WaitOpen, reply_to: str | None) -> None:
+        if known.session is not session:
+            text = f"id {body.id!r} is another session's wait; take a new id"
+            self._t.refuse(reply_to, body.id, errors.ID_CONFLICT, text)
+        elif known.body.generation > body.generation:
+            self._t.refuse(reply_to, body.id, errors.STALE_GENERATION, "an older generation changes nothing")
+        else:
+            timeout_s = known.deadline_at - known.opened_at
+            self._t.receipt(reply_to, bodies.Receipt(True, body.id, timeout_s=timeout_s, duplicate=True))
+
+    def _fault(self, session: Session, event_id: EventId, body: bodies.WaitOpen) -> bodies.Error | None:
+        if event_id in self._t.messages.open:
+            return bodies.Error(errors.ID_CONFLICT, f"id {body.id!r} is an open request's; take a new id")
+        if not 1 <= len(body.on) <= CONDITIONS_MAX:
+            return bodies.Error(errors.BAD_REQUEST, f"a wait has 1 to {CONDITIONS_MAX} conditions")
+        if isinstance(body.need, int) and not 1 <= body.need <= len(body.on):
+            return bodies.Error(errors.BAD_REQUEST, "need is all, any, or 1 to the number of conditions")
+        for condition in body.on:
+            if len(condition.id) > CONDITION_ID_CHARS_MAX:
+                return bodies.Error(
+                    errors.BAD_ID, f"a condition's id has at most {CONDITION_ID_CHARS_MAX} characters"
+                )
+            if condition.kind == "event" and not is_pattern(condition.id):
+                return bodies.Error(errors.BAD_ID, f"{condition.id!r} is no pattern over event types")
+        if len(session.open) >= self._t.limits.open_per_session_max:
+            detail: dict[str, object] = {"retry_after_s": self._t.limits.retry_after_s}
+            return bodies.Error(errors.OVER_LIMIT, f"too much is open for {session.name!r}", detail)
+        return None
+
+    def _enter(self, session: Session, event_id: EventId, body: bodies.WaitOpen, now: float) -> None:
+        deadline_at = now + marks.holding_timeout_s(body.timeout_s)
+        wait = OpenWait(event_id, session, body, now, deadline_at)
+        self._t.messages.waits[event_id] = wait
+        session.open[event_id] = wait
+        if any(condition.kind == "event" for condition in body.on):
+            session.agent.expects[event_id] = wait
+        self._t.deadlines.set("wait", event_id, deadline_at)
+        waiting = self._t.waiting
+        strand = waiting.strand(
+            session,
+            ExecutionId(body.execution or MAIN),
+            StrandId(body.strand or ""),
+            detached=body.detached,
+        )
+        need = (
+            {"all": len(body.on), "any": 1}.get(body.need, body.need)
+            if isinstance(body.need, str)
+            else body.need
+        )
+        assert isinstance(need, int)
+        wait.wait = waiting.open(strand, [self._condition(session, c) for c in body.on], need, opened=wait)
+
+    def _condition(self, session: Session, condition: bodies.WaitCondition) -> Condition:
+        """What the graph makes of it. What cannot be resolved counts as outside: never an edge."""
+        if condition.kind == "reply":
+            message = self._t.messages.open.get(EventId(condition.id))
+            if message is not None and message.source is session:
+                return condition_of(self._t.waiting, message)
+        elif condition.kind == "agent":
+            return self._agent(condition.id)
+        return OUTSIDE
+
+    def _agent(self, name: str) -> Condition:
+        """An agent as a whole can go on while any slot or the main of any live session can."""
+        found = agent_id(name)
+        entry = self._t.sessions.agents.get(AgentId(found)) if found is not None else None
+        if entry is None or not (entry.sessions or entry.zero):
+            return OUTSIDE
+        parts: list[Condition] = []
+        for session in entry.sessions.values() or ([entry.zero] if entry.zero is not None else []):
+            parts += [slot_condition(self._t.waiting, (pool,)) for pool in session.pools]
+            if session.hello is None or session.hello.main_runs:
+                parts.append(execution(self._t.waiting.strand(session, MAIN).node))
+        return any_of(*parts) if parts else OUTSIDE
+
+    def _remove(self, wait: OpenWait) -> None:
+        self._t.messages.waits.pop(wait.id, None)
+        wait.session.open.pop(wait.id, None)
+        wait.session.agent.expects.pop(wait.id, None)
+        self._t.deadlines.drop("wait", wait.id)
+        if wait.wait is not None:
+            self._t.waiting.close(wait.wait)
+
+    def _bury(self, wait: OpenWait, now: float, kind: str) -> None:
+        digest = hash((wait.session.name, wait.id, wait.body.generation))
+        self._t.messages.bury(wait.id, digest, now, kind=kind)

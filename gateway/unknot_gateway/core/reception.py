@@ -1,0 +1,346 @@
+"""Sessions come, are heard, and go; what they name in heartbeats cures every loss."""
+
+from unknot_gateway.core.dispatch import Dispatch
+from unknot_gateway.core.effects import Answer, SendControl
+from unknot_gateway.core.groups import Groups
+from unknot_gateway.core.intake import Intake, forgotten
+from unknot_gateway.core.openwaits import OpenWaits
+from unknot_gateway.core.records import Leg, Message, Session
+from unknot_gateway.core.sessions import pools_of
+from unknot_gateway.core.settle import Settle
+from unknot_gateway.core.tables import Tables
+from unknot_schemas import bodies, errors, limits
+from unknot_schemas.ids import AgentId, EventId, agent_id, is_id, is_pattern
+from unknot_schemas.subjects import CONTROL_REPLACED
+
+
+class Reception:
+    """Hello, heartbeat, bye, and the end of sessions."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        dispatch: Dispatch,
+        settle: Settle,
+        groups: Groups,
+        intake: Intake,
+        openwaits: OpenWaits,
+    ) -> None:
+        self._t = tables
+        self._dispatch = dispatch
+        self._settle = settle
+        self._groups = groups
+        self._intake = intake
+        self._openwaits = openwaits
+        self._draining: set[Session] = set()
+
+    # -- hello
+
+    def hello(self, name: AgentId, hello: bodies.Hello, reply_to: str | None, now: float) -> None:
+        """A session begins, changes its pools, or goes on after an epoch change."""
+        fault = fault_of(hello)
+        known = self._t.sessions.find(name, hello.session)
+        agent = self._t.sessions.agents.get(name)
+        if fault is None and known is None:
+            if self._t.sessions.is_used(name, hello.session):
+                fault = bodies.Error(errors.SESSION_USED, "this session token has been used: make a new one")
+            elif agent is not None and len(agent.sessions) >= self._t.limits.sessions_max:
+                fault = bodies.Error(
+                    errors.OVER_LIMIT, f"{name!r} has too many live sessions", _retry(self._t)
+                )
+            elif agent is None and self._t.sessions.is_full():
+                fault = bodies.Error(errors.OVER_LIMIT, "too many agents are known", _retry(self._t))
+        if fault is not None:
+            self._t.refuse(reply_to, None, fault.code, fault.message, **(fault.detail or {}))
+            return
+        session = known if known is not None else self._begin(name, hello, now)
+        session.heard_at = now
+        self._welcome(session, reply_to)
+        if known is not None and known.hello != hello:
+            self._change_pools(known, hello, now)
+        if hello.resume and known is None:
+            self._take_claims(session, hello)
+        self._place_waiting(session, now)
+
+    def _begin(self, name: AgentId, hello: bodies.Hello, now: float) -> Session:
+        agent = self._t.sessions.agent(name)
+        replaced = [
+            old
+            for old in agent.sessions.values()
+            if hello.exclusive
+            or (hello.instance is not None and old.hello is not None and old.hello.instance == hello.instance)
+        ]
+        session = self._t.sessions.open(agent, hello, now)
+        self._t.waiting.pools_added(session.pools)
+        self._t.deadlines.set("silence", session, now + self._t.config.session_loss_s)
+        for old in replaced:
+            self._t.count("sessions.replaced")
+            body = bodies.Replaced(old.id, session.id)
+            self._t.out.append(SendControl(name, old.id, CONTROL_REPLACED, body))
+            self.end(old, now, "its session was replaced")
+        self._t.count("sessions.opened")
+        return session
+
+    def _welcome(self, session: Session, reply_to: str | None) -> None:
+        if reply_to is None:
+            return
+        named = {
+            "data_bytes_max": limits.DATA_BYTES_MAX,
+            "timeout_max_s": limits.TIMEOUT_MAX_S,
+            "named_ids_max": limits.NAMED_IDS_MAX,
+            "depth_max": self._t.limits.depth_max,
+            "queue_max": self._t.limits.queue_max,
+        }
+        body = bodies.Welcome(
+            True,
+            session.id,
+            self._t.epoch,
+            limits.PROTOCOL,
+            session.heartbeat_s,
+            self._t.config.session_loss_s,
+            named,
+        )
+        self._t.out.append(Answer(reply_to, body))
+
+    def _take_claims(self, session: Session, hello: bodies.Hello) -> None:
+        for held in hello.held or ():
+            session.claims[EventId(held.id)] = held.state
+        for answered in hello.answered or ():
+            session.claims[EventId(answered)] = "answered"
+        session.delivered = max(session.delivered, hello.seen)
+
+    def _place_waiting(self, session: Session, now: float) -> None:
+        agent = session.agent
+        agent.routes.clear()
+        legs = list(agent.waiting.values()) + self._t.admission.reroute(agent)
+        for leg in legs:
+            self._t.admission.withdraw(leg)
+        zero = agent.zero
+        if zero is not None:
+            legs += [leg for leg in zero.held.values() if leg.state == "unheard"]
+            for leg in zero.held.copy().values():
+                if leg.state == "unheard":
+                    del zero.held[leg.message.id]
+        for leg in sorted(legs, key=lambda leg: leg.order):
+            if leg.message.is_open:
+                self._intake.place_again(leg, now)
+
+    def _change_pools(self, session: Session, hello: bodies.Hello, now: float) -> None:
+        """The session serves otherwise from now on; a main pool that is gone has no reader any more."""
+        assert session.hello is not None
+        if (session.hello.pools, session.hello.concurrency) == (hello.pools, hello.concurrency):
+            return
+        old = session.pools
+        session.hello, session.pools = hello, pools_of(session, hello)
+        self._t.waiting.pools_added(session.pools)
+        queued = self._t.admission.reroute(session.agent)
+        error = bodies.Error(
+            errors.NO_READER, f"the program of {session.name!r} has stopped reading its events"
+        )
+        for leg in [leg for leg in session.held.values() if leg.pool in old and leg.pool.main]:
+            if leg.message.is_open and not leg.ended:
+                self._settle.end(leg.message, "refused", now, error=error)
+            self._dispatch.free(leg, now)
+        for leg in queued:
+            if not leg.message.is_open:
+                continue
+            if self._t.admission.route(session.agent, leg.message.type):
+                self._intake.place_again(leg, now)
+            else:
+                self._settle.reject(leg, error, now)
+        self._t.waiting.pools_removed(old)
+
+    # -- heartbeat
+
+    def heartbeat(
+        self, name: AgentId, beat: bodies.Heartbeat, reply_to: str | None, now: float
+    ) -> Session | None:
+        """Compare what the session names with what is known here; the session, or None if it is not live."""
+        session = self._t.sessions.find(name, beat.session)
+        if session is None:
+            text = f"session of {name!r} is not live here: say hello with resume: true"
+            self._t.refuse(reply_to, None, errors.UNKNOWN_SESSION, text)
+            return None
+        session.heard_at = now
+        session.beats += 1
+        self._compare_deliveries(session, beat.seen, now)
+        unknown = self._compare_open(session, beat.open, now)
+        not_held = self._compare_held(session, beat.held, now)
+        self._t.messages.let_go_before(session, now - 3 * session.heartbeat_s)
+        if reply_to is not None:
+            self._t.out.append(Answer(reply_to, bodies.Pulse(True, self._t.epoch, unknown, not_held)))
+        return session
+
+    def _compare_deliveries(self, session: Session, seen: int, now: float) -> None:
+        """What a heartbeat confirms has arrived; what is older than one interval and unconfirmed is sent again."""
+        for number in [number for number in session.unseen if number <= seen]:
+            del session.unseen[number]
+        for leg in list(session.unseen.values()):
+            if leg.delivered_at + session.heartbeat_s <= now:
+                self._dispatch.repeat(leg)
+
+    def _compare_open(self, session: Session, named: list[str], now: float) -> list[str]:
+        unknown: list[str] = []
+        for event_id in named:
+            if event_id in session.open:
+                continue
+            tombstone = self._t.messages.closed(EventId(event_id))
+            if tombstone is None:
+                unknown.append(event_id)
+            elif tombstone.outcome is not None:
+                self._t.outcome(session, tombstone.outcome, None)
+            elif tombstone.blocks:
+                self._t.outcome(session, forgotten(event_id, self._t.epoch), None)
+        if len(named) >= limits.NAMED_IDS_MAX:
+            return unknown
+        names, old = frozenset(named), now - 2 * session.heartbeat_s
+        for item in list(session.open.values()):
+            if item.opened_at > old or item.id in names or (isinstance(item, Message) and item.reply_to):
+                item.omitted = 0
+            else:
+                item.omitted += 1
+                if item.omitted >= 2:
+                    self._drop(item, now)
+        return unknown
+
+    def _drop(self, item: object, now: float) -> None:
+        self._t.count("dropped.not_named")
+        why = "its session names it no more"
+        if isinstance(item, Message):
+            self._settle.cancel(item, now, why)
+        else:
+            self._openwaits.end(item, "cancelled", now)  # type: ignore[arg-type]
+
+    def _compare_held(self, session: Session, named: list[bodies.Held], now: float) -> list[str]:
+        states = {held.id: held.state for held in named}
+        not_held = [event_id for event_id in states if event_id not in session.held]
+        complete = len(named) < limits.NAMED_IDS_MAX
+        old = now - 2 * session.heartbeat_s
+        for leg in list(session.held.values()):
+            state = states.get(leg.message.id)
+            if state is not None:
+                leg.omitted = 0
+                leg.message.reported_running = True
+                if state == "deferred" and leg.state == "running":
+                    self._settle.defer(session, leg.message.id, None, now)
+            elif complete and leg.delivered_at <= old and leg.number not in session.unseen:
+                self._omitted(session, leg, now)
+        return not_held
+
+    def _omitted(self, session: Session, leg: Leg, now: float) -> None:
+        """Two heartbeats omit what was delivered: an answer may have been lost (asked for once), else it is over."""
+        leg.omitted += 1
+        if leg.omitted < 2:
+            return
+        leg.omitted = 0
+        if leg.message.is_open and not leg.ended and leg.message.verb != "send" and not leg.repeated:
+            self._dispatch.repeat(leg)
+            return
+        self._t.count("slots.recovered")
+        if leg.state == "deferred":
+            self._settle.lose(leg, now, "its session names it no more")
+        else:
+            self._settle.done(session, leg.message.id, now)
+
+    # -- end
+
+    def bye(self, session: Session, drain_s: float, now: float) -> None:
+        """No new work for *session*; it ends when what it holds has ended, at the latest after *drain_s*."""
+        session.draining = True
+        self._place_waiting(session, now)
+        if drain_s <= 0 or not session.held:
+            self.end(session, now, "it said bye")
+        else:
+            self._draining.add(session)
+            self._t.deadlines.set("drain", session, now + min(drain_s, limits.TIMEOUT_MAX_S))
+
+    def end_drained(self, now: float) -> None:
+        """A draining session ends with the last thing that it holds."""
+        for session in [session for session in self._draining if not session.held]:
+            self.end(session, now, "it said bye")
+
+    def silence(self, session: Session, now: float) -> None:
+        """Time has passed since *session* was heard: perhaps it is lost."""
+        if not session.live:
+            return
+        lost_at = session.heard_at + max(self._t.config.session_loss_s, 2 * session.heartbeat_s)
+        if now < lost_at:
+            self._t.deadlines.set("silence", session, lost_at)
+            return
+        self._t.count("sessions.lost")
+        self.end(session, now, "its session was lost")
+
+    def idle(self, zero: Session, now: float) -> None:
+        """An agent without hello that has nothing open is forgotten after a while."""
+        if not zero.live:
+            return
+        if zero.open or zero.held:
+            self._t.deadlines.set("idle", zero, now + self._t.limits.assumed_session_idle_s)
+            return
+        self._t.waiting.end_session(zero)
+        self._t.sessions.close(zero)
+
+    def end(self, session: Session, now: float, why: str) -> None:
+        """*session* is over: what it holds is lost at once, what it waits for is withdrawn, its queue finds others."""
+        if not session.live:
+            return
+        self._t.sessions.close(session)
+        self._draining.discard(session)
+        self._t.deadlines.drop("silence", session)
+        self._t.deadlines.drop("drain", session)
+        queued = self._t.admission.reroute(session.agent)
+        for leg in list(session.held.values()):
+            self._settle.lose(leg, now, why)
+        for message in [item for item in session.open.values() if isinstance(item, Message)]:
+            self._settle.cancel(message, now, why)
+        self._openwaits.end_session(session, now)
+        self._groups.end_session(session)
+        self._t.messages.let_go_before(session, float("inf"))
+        self._t.waiting.end_session(session)
+        self._t.waiting.pools_removed(session.pools)
+        for leg in queued:
+            if leg.message.is_open:
+                self._intake.place_again(leg, now)
+
+
+def fault_of(hello: bodies.Hello) -> bodies.Error | None:
+    """What is wrong with *hello*; None if nothing is."""
+    if hello.protocol != limits.PROTOCOL:
+        return bodies.Error(errors.PROTOCOL_UNKNOWN, f"this gateway speaks protocol {limits.PROTOCOL}")
+    if not is_id(hello.session) or len(hello.session) < 2:
+        return bodies.Error(
+            errors.BAD_ID, "a session token is 2 to 64 of A-Z a-z 0-9 _ -, at least 96 random bits"
+        )
+    if hello.concurrency is not None and hello.pools is not None:
+        return bodies.Error(
+            errors.BAD_REQUEST, "concurrency is one pool of all types: give it or pools, not both"
+        )
+    if hello.concurrency is not None and not 1 <= hello.concurrency <= limits.SLOTS_MAX:
+        return bodies.Error(errors.BAD_REQUEST, f"concurrency is 1 to {limits.SLOTS_MAX}")
+    for channel in hello.channels or ():
+        if agent_id(channel.removeprefix("@")) is None:
+            return bodies.Error(errors.BAD_ID, f"{channel!r} cannot name a channel")
+    if len(hello.channels or ()) > limits.CHANNELS_MAX or len(hello.pools or ()) > limits.POOLS_MAX:
+        return bodies.Error(
+            errors.BAD_REQUEST, f"at most {limits.CHANNELS_MAX} channels and {limits.POOLS_MAX} pools"
+        )
+    return next((fault for pool in hello.pools or () if (fault := _pool_fault(pool)) is not None), None)
+
+
+def _pool_fault(pool: bodies.Pool) -> bodies.Error | None:
+    if pool.slots is not None and not 1 <= pool.slots <= limits.SLOTS_MAX:
+        return bodies.Error(
+            errors.BAD_REQUEST, f"a pool has 1 to {limits.SLOTS_MAX} slots, or null: no limit"
+        )
+    if pool.main and pool.slots != 1:
+        return bodies.Error(errors.BAD_REQUEST, "a main pool has one slot: the program's own loop reads it")
+    if pool.types is not None and len(pool.types) > limits.POOL_TYPES_MAX:
+        return bodies.Error(errors.BAD_REQUEST, f"a pool names at most {limits.POOL_TYPES_MAX} types")
+    for pattern in pool.types or ():
+        if not is_pattern(pattern):
+            return bodies.Error(errors.BAD_ID, f"{pattern!r} is no pattern over event types")
+    return None
+
+
+def _retry(tables: Tables) -> dict[str, object]:
+    return {"retry_after_s": tables.limits.retry_after_s}

@@ -1,0 +1,118 @@
+"""Who lives: agents, their sessions and pools, tokens used once."""
+
+from collections import OrderedDict
+
+from unknot_gateway.core.limits import Limits
+from unknot_gateway.core.records import Agent, Pool, Session
+from unknot_schemas import bodies
+from unknot_schemas.ids import NO_SESSION, AgentId, SessionId, matches
+from unknot_schemas.limits import HEARTBEAT_DEFAULT_S, HEARTBEAT_MAX_S, HEARTBEAT_MIN_S
+
+
+class SessionTable:
+    """Owner of all agents and sessions."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.agents: dict[AgentId, Agent] = {}
+        self._used: OrderedDict[tuple[AgentId, SessionId], None] = OrderedDict()
+        self._generations = 0
+
+    def agent(self, name: AgentId) -> Agent:
+        """The agent's entry, made when it is new."""
+        agent = self.agents.get(name)
+        if agent is None:
+            agent = self.agents[name] = Agent(name)
+        return agent
+
+    def is_full(self) -> bool:
+        """Whether no further agent may be entered."""
+        return len(self.agents) >= self._limits.agents_max
+
+    def find(self, name: AgentId, session: str | None) -> Session | None:
+        """The live session of *name* with that token."""
+        agent = self.agents.get(name)
+        return agent.sessions.get(SessionId(session)) if agent is not None and session is not None else None
+
+    def all(self) -> list[Session]:
+        """Every live session, stand-ins of agents without hello included."""
+        found: list[Session] = []
+        for agent in self.agents.values():
+            found += agent.sessions.values()
+            if agent.zero is not None:
+                found.append(agent.zero)
+        return found
+
+    def zero(self, agent: Agent, now: float) -> Session:
+        """The stand-in of an agent that never said hello: one serial main that serves everything."""
+        if agent.zero is None:
+            agent.zero = self._new(agent, NO_SESSION, now, said_hello=False)
+            agent.zero.pools = (Pool(agent.zero, None, None, main=True),)
+        return agent.zero
+
+    def is_used(self, name: AgentId, token: str) -> bool:
+        """Whether the token has named a session before."""
+        return (name, SessionId(token)) in self._used
+
+    def open(self, agent: Agent, hello: bodies.Hello, now: float) -> Session:
+        """Enter a new live session of *agent*."""
+        session = self._new(agent, SessionId(hello.session), now, said_hello=True)
+        asked = hello.heartbeat_s if hello.heartbeat_s is not None else HEARTBEAT_DEFAULT_S
+        session.heartbeat_s = min(max(asked, HEARTBEAT_MIN_S), HEARTBEAT_MAX_S)
+        session.hello = hello
+        session.channels = frozenset(name.removeprefix("@") for name in hello.channels or ())
+        session.pools = pools_of(session, hello)
+        agent.said_hello = True
+        agent.sessions[session.id] = session
+        self._used[agent.id, session.id] = None
+        while len(self._used) > self._limits.tokens_max:
+            self._used.popitem(last=False)
+        return session
+
+    def close(self, session: Session) -> None:
+        """The session is live no more."""
+        session.live = False
+        agent = session.agent
+        if agent.zero is session:
+            agent.zero = None
+        else:
+            agent.sessions.pop(session.id, None)
+        if not session.said_hello and not agent.said_hello and not agent.waiting:
+            self.agents.pop(agent.id, None)
+
+    def members(self, channel: str, sender: AgentId) -> list[Agent]:
+        """Agents other than *sender* with a live session in *channel*, by name."""
+        found = [
+            agent
+            for agent in self.agents.values()
+            if agent.id != sender
+            and any(channel in s.channels for s in agent.sessions.values() if not s.draining)
+        ]
+        return sorted(found, key=lambda agent: agent.id)
+
+    def _new(self, agent: Agent, token: SessionId, now: float, *, said_hello: bool) -> Session:
+        self._generations += 1
+        return Session(agent, token, self._generations, said_hello, now, HEARTBEAT_DEFAULT_S)
+
+
+def pools_of(session: Session, hello: bodies.Hello) -> tuple[Pool, ...]:
+    """The pools that *hello* declares: of each type, or one of *concurrency* slots, or else one main pool."""
+    if hello.pools is not None:
+        return tuple(
+            Pool(session, pool.slots, None if pool.types is None else tuple(pool.types), pool.main)
+            for pool in hello.pools
+        )
+    if hello.concurrency is not None:
+        return (Pool(session, hello.concurrency, None, main=False),)
+    return (Pool(session, 1, None, main=True),)
+
+
+def pool_for(session: Session, event_type: str) -> Pool | None:
+    """The pool of *session* that serves *event_type*: the first that names it, else the one without names."""
+    rest: Pool | None = None
+    for pool in session.pools:
+        if pool.patterns is None:
+            rest = rest or pool
+        elif any(matches(pattern, event_type) for pattern in pool.patterns):
+            return pool
+    return rest

@@ -1,0 +1,322 @@
+"""How messages end: by an answer, or without one. Each request in exactly one Outcome, decided here.
+
+Withdraw first: before any other Outcome than an answer's, what is queued is dropped and whoever runs it is told.
+"""
+
+from typing import Final
+
+from unknot_gateway.core import explain
+from unknot_gateway.core.dispatch import Dispatch
+from unknot_gateway.core.effects import SendControl
+from unknot_gateway.core.groups import Groups
+from unknot_gateway.core.records import Agent, Leg, Message, Session
+from unknot_gateway.core.tables import Tables
+from unknot_schemas import bodies, errors
+from unknot_schemas.bodies import OutcomeKind
+from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.subjects import CONTROL_ABANDONED
+
+_ANSWERS: Final = ("reply", "failed")
+
+
+class Settle:
+    """The one place where messages end."""
+
+    def __init__(self, tables: Tables, dispatch: Dispatch, groups: Groups) -> None:
+        self._t = tables
+        self._dispatch = dispatch
+        self._groups = groups
+
+    # -- answers
+
+    def reply(
+        self, agent: AgentId, request_id: EventId, envelope: bodies.Envelope, reply_to: str | None, now: float
+    ) -> None:
+        """Take *agent*'s answer: it ends exactly the request that it names, or changes nothing and is told why."""
+        entry = self._t.sessions.agents.get(agent)
+        session = self._t.sessions.find(agent, envelope.session)
+        if session is not None:
+            session.heard_at = now
+        elif envelope.session is not None:
+            self._t.refuse(reply_to, request_id, errors.STALE_REPLY, _STALE.format(agent))
+            return
+        message = self._t.messages.open.get(request_id)
+        leg = _leg_of(message, agent) if message is not None and message.verb != "send" else None
+        if message is None or leg is None:
+            self._late(entry, agent, request_id, envelope, reply_to, now)
+        elif leg.session is not None and session is not None and leg.session is not session:
+            self._t.refuse(reply_to, request_id, errors.STALE_REPLY, _STALE.format(agent))
+        else:
+            self._answer(message, leg, agent, envelope, now)
+            self._t.receipt(reply_to, bodies.Receipt(True, request_id))
+
+    def _answer(
+        self, message: Message, leg: Leg, agent: AgentId, envelope: bodies.Envelope, now: float
+    ) -> None:
+        event = bodies.Delivered(
+            envelope.id or self._t.new_id("a"),
+            message.type,
+            agent,
+            message.source.name,
+            envelope.data,
+            False,
+            self._t.epoch,
+            response_to=message.id,
+            run=message.envelope.run,
+            metadata=envelope.metadata,
+            traceparent=envelope.traceparent,
+            tracestate=envelope.tracestate,
+        )
+        leg.ended = True
+        running = leg.state == "running" and not envelope.done
+        if not running and leg.state in ("running", "deferred", "unheard"):
+            self._close_then_free(message, leg, envelope, event, now)
+            return
+        if not running:
+            self._dispatch.withdraw(leg)
+        self._end_answered(message, envelope, event, now)
+
+    def _close_then_free(
+        self, message: Message, leg: Leg, envelope: bodies.Envelope, event: bodies.Delivered, now: float
+    ) -> None:
+        self._end_answered(message, envelope, event, now)
+        self._dispatch.free(leg, now)
+
+    def _end_answered(
+        self, message: Message, envelope: bodies.Envelope, event: bodies.Delivered, now: float
+    ) -> None:
+        kind: OutcomeKind = "failed" if envelope.error is not None else "reply"
+        self.end(message, kind, now, error=envelope.error, event=event, handled="yes")
+
+    def _late(
+        self,
+        entry: Agent | None,
+        agent: AgentId,
+        request_id: EventId,
+        envelope: bodies.Envelope,
+        reply_to: str | None,
+        now: float,
+    ) -> None:
+        held = held_by(entry, request_id)
+        took_it = held is not None and held.message.verb != "send"
+        if held is not None and took_it and envelope.done and held.state == "running":
+            self._dispatch.free(held, now)
+        tombstone = self._t.messages.closed(request_id)
+        if tombstone is None and not took_it:
+            code, text = errors.UNKNOWN_REPLY, f"no open request {request_id!r}; the answer went to nobody"
+            if self._t.messages.open.get(request_id) is not None:
+                code, text = (
+                    errors.FOREIGN_REPLY,
+                    f"{request_id!r} was not asked of {agent!r}; nothing was changed",
+                )
+        elif tombstone is not None and agent not in tombstone.targets:
+            code, text = (
+                errors.FOREIGN_REPLY,
+                f"{request_id!r} was not asked of {agent!r}; nothing was changed",
+            )
+        elif tombstone is not None and tombstone.kind in _ANSWERS:
+            code, text = (
+                errors.DUPLICATE_REPLY,
+                f"{request_id!r} has been answered already; the first answer holds",
+            )
+        else:
+            code, text = (
+                errors.LATE_REPLY,
+                f"{request_id!r} has ended; the answer came too late and went to nobody",
+            )
+        self._t.refuse(reply_to, request_id, code, text)
+
+    def done(self, session: Session, event_id: EventId, now: float) -> None:
+        """The handler of *event_id* has returned. A request neither answered nor deferred has failed."""
+        leg = session.held.get(event_id)
+        if leg is None or leg.state == "deferred":
+            self._t.count("done.unknown" if leg is None else "done.deferred")
+            return
+        message = leg.message
+        if message.is_open and not leg.ended:
+            leg.ended = True
+            if message.verb == "send":
+                self.end(message, "reply", now)
+            elif all(other.ended for other in message.legs):
+                error = bodies.Error(
+                    errors.NO_ANSWER,
+                    f"the handler of {message.type!r} at {session.name!r} returned without an answer: "
+                    "return a value, or call defer() before returning",
+                )
+                self.end(message, "failed", now, error=error, handled="yes")
+            else:
+                self._t.waiting.update(message)
+        self._dispatch.free(leg, now)
+
+    def defer(self, session: Session, event_id: EventId, by: str | None, now: float) -> None:
+        """The handler of *event_id* has returned; its answer comes later."""
+        leg = session.held.get(event_id)
+        if leg is None or leg.state != "running":
+            self._t.count("defer.unknown")
+            return
+        if leg.ended or leg.message.verb == "send":
+            self.done(session, event_id, now)
+            return
+        self._dispatch.defer(leg, by, now)
+
+    # -- ends without an answer
+
+    def cancel(self, message: Message, now: float, why: str) -> None:
+        """Nobody wants the answer of *message* any more."""
+        error = bodies.Error(errors.CANCELLED, f"request {message.id!r} was cancelled: {why}")
+        self.end(message, "cancelled", now, error=error)
+
+    def expire(self, message: Message, now: float) -> None:
+        """The deadline of *message* has come."""
+        if message.verb == "send":
+            if not message.was_delivered:
+                self._t.count("dropped.expired")
+                self.refuse_send(message, errors.EXPIRED, "no slot was free in time; the event was dropped")
+                self.end(message, "expired", now)
+            return
+        chain = explain.chain(self._t, message)
+        asked_s = round(message.deadline_at - message.opened_at, 3)
+        error = bodies.Error(
+            errors.EXPIRED,
+            f"no answer from {message.target!r} to {message.type!r} within {asked_s} s: {explain.sentence(chain)}",
+            {"chain": chain},
+        )
+        self.end(message, "expired", now, error=error)
+
+    def lose(self, leg: Leg, now: float, why: str) -> None:
+        """The session that took *leg* has ended: at once the request's end, unless another member can answer."""
+        message = leg.message
+        if message.is_open and not leg.ended:
+            leg.ended = True
+            if message.verb == "send":
+                self._t.count("dropped.responder_lost")
+                self.end(message, "responder_lost", now)
+            elif all(other.ended for other in message.legs):
+                error = bodies.Error(
+                    errors.RESPONDER_LOST,
+                    f"{leg.agent.id!r} took {message.type!r} and is gone ({why}); whether it acted is "
+                    f"{'known: it was running' if message.reported_running else 'not known'}",
+                )
+                self.end(message, "responder_lost", now, error=error)
+            else:
+                self._t.waiting.update(message)
+        self._dispatch.free(leg, now)
+
+    def reject(self, leg: Leg, error: bodies.Error, now: float) -> None:
+        """*leg* can go nowhere: the end of its message, unless another member can answer."""
+        message = leg.message
+        leg.ended = True
+        if leg.state == "unheard":
+            self._dispatch.free(leg, now)
+        else:
+            self._dispatch.withdraw(leg)
+        if not all(other.ended for other in message.legs):
+            self._t.waiting.update(message)
+            return
+        if message.verb == "send":
+            self._t.count(f"dropped.{error.code}")
+            self.refuse_send(message, error.code, error.message, error.detail)
+        self.end(message, _outcome_for(error.code), now, error=error)
+
+    def refuse_send(
+        self, message: Message, code: str, text: str, detail: dict[str, object] | None = None
+    ) -> None:
+        """Give the Receipt that a one-way event still owes: it was not delivered."""
+        self._t.refuse(message.receipt_to, message.id, code, text, **(detail or {}))
+        message.receipt_to = None
+
+    # -- the end
+
+    def end(
+        self,
+        message: Message,
+        kind: OutcomeKind,
+        now: float,
+        *,
+        error: bodies.Error | None = None,
+        event: bodies.Delivered | None = None,
+        handled: bodies.Handled | None = None,
+    ) -> None:
+        """End *message* as *kind*; nothing happens if it has ended before."""
+        if not message.is_open:
+            return
+        message.is_open = False
+        freed = self._withdraw(message, kind)
+        self._close_edge(message, answered=kind == "reply")
+        self._t.messages.remove(message)
+        self._t.deadlines.drop("deadline", message.id)
+        targets = tuple(leg.agent.id for leg in message.legs)
+        self._t.messages.bury(
+            message.id, message.digest, now, kind=kind, targets=targets, blocks=message.verb != "send"
+        )
+        if message.verb != "send":
+            handled = handled or message.handled
+            outcome = bodies.Outcome(message.id, kind, handled, self._t.epoch, event=event, error=error)
+            self._t.outcome(message.source, outcome, message.reply_to if message.blocks else None)
+            self._keep(message, outcome, now)
+        for leg in freed:
+            self._dispatch.free(leg, now)
+        if message.group is not None:
+            for other in self._groups.ended(message, answered=kind == "reply"):
+                self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
+
+    def _withdraw(self, message: Message, kind: str) -> list[Leg]:
+        """Drop what is queued, tell whoever runs it; return the legs whose handler is over or never began."""
+        freed: list[Leg] = []
+        for leg in message.legs:
+            if leg.state in ("queued", "absent", "parked"):
+                self._dispatch.withdraw(leg)
+            elif leg.state == "unheard" or (
+                leg.state == "running" and leg.session is not None and not leg.ended
+            ):
+                if message.verb != "send":
+                    self._tell(leg, message, kind)
+                if leg.state == "unheard" or leg.pool is None or leg.pool.main:
+                    freed.append(leg)
+            elif leg.state == "deferred" and not leg.ended:
+                self._tell(leg, message, kind)
+                freed.append(leg)
+            leg.ended = True
+        return freed
+
+    def _tell(self, leg: Leg, message: Message, kind: str) -> None:
+        if leg.session is not None and leg.session.live:
+            body = bodies.Abandoned(message.id, kind)
+            self._t.out.append(SendControl(leg.session.name, leg.session.id, CONTROL_ABANDONED, body))
+
+    def _close_edge(self, message: Message, *, answered: bool) -> None:
+        if message.group is not None:
+            self._t.waiting.settle(message, answered=answered)
+        elif message.wait is not None:
+            self._t.waiting.close(message.wait)
+        message.wait = None
+
+    def _keep(self, message: Message, outcome: bodies.Outcome, now: float) -> None:
+        session = message.source
+        self._t.messages.keep(session, message.id, outcome, now)
+        if not session.said_hello:
+            self._t.messages.let_go_before(session, now - self._t.limits.kept_without_hello_s)
+
+
+_STALE: Final = "the answer came from another session of {!r} than the one that holds the request"
+
+
+def _leg_of(message: Message, agent: AgentId) -> Leg | None:
+    return next((leg for leg in message.legs if leg.agent.id == agent and not leg.ended), None)
+
+
+def held_by(agent: Agent | None, event_id: EventId) -> Leg | None:
+    """What *agent* still holds of *event_id*, in whichever session."""
+    if agent is None:
+        return None
+    zero = [agent.zero] if agent.zero is not None else []
+    for session in [*agent.sessions.values(), *zero]:
+        if event_id in session.held:
+            return session.held[event_id]
+    return None
+
+
+def _outcome_for(code: str) -> OutcomeKind:
+    if code == errors.UNREACHABLE:
+        return "unreachable"
+    return "over_limit" if code == errors.OVER_LIMIT else "refused"

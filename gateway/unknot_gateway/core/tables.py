@@ -1,0 +1,82 @@
+"""All state of one network in one place, and the effects gathered while one fact is handled."""
+
+from collections import Counter
+from typing import Literal
+
+from msgspec import Struct, field
+
+from unknot_gateway.core.admission import Admission
+from unknot_gateway.core.deadlines import Deadlines
+from unknot_gateway.core.effects import Answer, AnyEffect, SendOutcome
+from unknot_gateway.core.limits import Limits
+from unknot_gateway.core.messages import MessageTable
+from unknot_gateway.core.records import Session
+from unknot_gateway.core.sessions import SessionTable
+from unknot_gateway.core.waiting import Waiting
+from unknot_schemas import bodies, errors
+from unknot_schemas.ids import EventId
+
+Policy = Literal["shadow", "refuse", "fail_all"]
+
+
+class KernelConfig(Struct, frozen=True, kw_only=True):
+    """What an operator may set for one network."""
+
+    policy: Policy = "fail_all"
+    assume_serial: bool = True
+    """Whether deadlocks that rest on agents without hello are acted on, or only noticed."""
+    session_loss_s: float = 30.0
+    probe_s: float = 0.25
+    """How long the members of a suspected core have to say what they wait for."""
+    sweep_s: float = 1.0
+    """How often everything is checked anew while anybody waits."""
+    limits: Limits = field(default_factory=Limits)
+
+
+class Tables:
+    """The tables of one network. Flows read and write them; only the kernel makes one."""
+
+    def __init__(self, network: str, epoch: int, config: KernelConfig) -> None:
+        self.network = network
+        self.epoch = epoch
+        self.config = config
+        self.limits = config.limits
+        self.counters: Counter[str] = Counter()
+        self.deadlines = Deadlines()
+        self.sessions = SessionTable(config.limits)
+        self.messages = MessageTable(config.limits)
+        self.admission = Admission(config.limits)
+        self.waiting = Waiting(config.limits)
+        self.out: list[AnyEffect] = []
+        self._ids = 0
+
+    def new_id(self, kind: str) -> EventId:
+        """An id that nothing else in the network has: the epoch makes it unique across restarts."""
+        self._ids += 1
+        return EventId(f"{kind}{self.epoch:x}-{self._ids:x}")
+
+    def count(self, name: str) -> None:
+        """Count something that happened; nothing fails without being counted."""
+        self.counters[name] += 1
+
+    def receipt(self, reply_to: str | None, receipt: bodies.Receipt) -> None:
+        """Answer with *receipt*, if anybody wants one."""
+        if reply_to is not None:
+            self.out.append(Answer(reply_to, receipt))
+
+    def refuse(
+        self, reply_to: str | None, event_id: str | None, code: str, message: str, **detail: object
+    ) -> None:
+        """Answer that nothing was done, and why; counted by code."""
+        self.count(f"refused.{code}")
+        error = bodies.Error(code, message, detail or None)
+        self.receipt(reply_to, bodies.Receipt(False, event_id, error=error))
+
+    def outcome(self, session: Session, outcome: bodies.Outcome, reply_to: str | None) -> None:
+        """Tell *session* how one of its requests or waits ended."""
+        self.count(f"outcome.{outcome.outcome}")
+        self.out.append(SendOutcome(session.name, session.id, outcome, reply_to))
+
+    def over_limit(self, reply_to: str | None, event_id: str | None, what: str) -> None:
+        """Refuse because a bound is reached."""
+        self.refuse(reply_to, event_id, errors.OVER_LIMIT, what, retry_after_s=self.limits.retry_after_s)

@@ -1,0 +1,216 @@
+"""From messages and waits to the graph: which node waits, and for what.
+
+A node is an execution's own task or one strand of it. A request is one condition: queued, it needs a slot; running,
+its execution; deferred, nobody inside. Strands make their execution wait for them while they wait themselves:
+joined ones surely, detached ones tentatively (the probe's facts decide).
+"""
+
+from collections.abc import Sequence
+
+from unknot_gateway.core.graph import NEVER, OUTSIDE, Condition, Graph, Node, any_of, execution, resource
+from unknot_gateway.core.graph import Wait as GraphWait
+from unknot_gateway.core.limits import Limits
+from unknot_gateway.core.records import Group, Leg, Message, OpenWait, Pool, Session, Strand, Wait
+from unknot_schemas.ids import MAIN, OWN_TASK, ExecutionId, StrandId
+
+
+class Waiting:
+    """Owner of the graph and of the mapping between its ints and the core's records."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.graph = Graph(check_steps=limits.check_steps)
+        self.waits: dict[GraphWait, Wait] = {}
+        self.strands: dict[Node, Strand] = {}
+        self.implied: dict[GraphWait, Strand] = {}
+        """Waits of an own task for one of its strands, by handle."""
+
+    # -- nodes
+
+    def strand(
+        self, session: Session, of: ExecutionId, strand_id: StrandId = OWN_TASK, *, detached: bool = False
+    ) -> Strand:
+        """The node of one strand, made when it is new. All of an agent without hello is one node."""
+        key = (of, strand_id) if session.said_hello else (MAIN, OWN_TASK)
+        found = session.strands.get(key)
+        if found is None:
+            node = self.graph.add((session.name, session.id, *key))
+            found = session.strands[key] = Strand(session, key[0], key[1], node, detached)
+            self.strands[node] = found
+        return found
+
+    def sender(self, message: Message) -> Strand:
+        """The node that stands still until *message* is answered."""
+        envelope = message.envelope
+        return self.strand(
+            message.source,
+            ExecutionId(envelope.execution or MAIN),
+            StrandId(envelope.strand or OWN_TASK),
+            detached=envelope.detached,
+        )
+
+    def drop_if_idle(self, strand: Strand) -> None:
+        """Remove the node when it handles nothing and waits for nothing; a session's main stays."""
+        if strand.leg is None and not strand.open_waits and strand.execution != MAIN:
+            self._remove(strand)
+
+    def end_session(self, session: Session) -> None:
+        """Remove all nodes of *session*."""
+        for strand in list(session.strands.values()):
+            self._remove(strand)
+
+    def _remove(self, strand: Strand) -> None:
+        if strand.session.strands.pop((strand.execution, strand.id), None) is not None:
+            self._drop_implied(strand)
+            del self.strands[strand.node]
+            self.graph.remove(strand.node)
+
+    # -- slots
+
+    def pools_added(self, pools: Sequence[Pool]) -> None:
+        """Enter the slots of a session's pools as resources. A main pool is its main; no limit is no resource."""
+        for at, pool in enumerate(pools):
+            if pool.slots is not None and not pool.main:
+                label = (pool.session.name, pool.session.id, "pool", str(at))
+                pool.resource = self.graph.add_resource(label, pool.slots, fifo=False)
+
+    def pools_removed(self, pools: Sequence[Pool]) -> None:
+        """The slots are there no more."""
+        for pool in pools:
+            if pool.resource is not None:
+                self.graph.remove_resource(pool.resource)
+                pool.resource = None
+
+    def started(self, leg: Leg, pool: Pool | None) -> None:
+        """The handler of *leg* runs, in a slot of *pool* (None: in none)."""
+        session = leg.session
+        assert session is not None
+        if session.pools and (pool.main if pool is not None else not session.said_hello):
+            leg.strand = self.strand(session, MAIN)
+            return
+        leg.strand = self.strand(session, ExecutionId(leg.message.id))
+        leg.strand.leg = leg
+        if pool is not None and pool.resource is not None:
+            self.graph.grant(pool.resource, leg.strand.node)
+
+    def slot_freed(self, leg: Leg, pool: Pool) -> None:
+        """The handler of *leg* has returned its slot."""
+        if pool.resource is not None and leg.strand is not None:
+            self.graph.release(pool.resource, leg.strand.node)
+
+    def handler_ended(self, leg: Leg) -> None:
+        """No handler of *leg* runs any more."""
+        strand = leg.strand
+        if strand is not None and strand.leg is leg:
+            strand.leg = None
+            self.drop_if_idle(strand)
+
+    # -- waits
+
+    def open(
+        self,
+        strand: Strand,
+        conditions: Sequence[Condition],
+        need: int | None,
+        *,
+        opened: OpenWait | None = None,
+    ) -> Wait:
+        """Let *strand* wait for *need* (None: all) of *conditions*."""
+        if strand.id != OWN_TASK and not strand.open_waits:
+            self._imply(strand)
+        strand.open_waits += 1
+        wait = Wait(self.graph.open(strand.node, conditions, need), strand, opened=opened)
+        self.waits[wait.handle] = wait
+        return wait
+
+    def close(self, wait: Wait) -> None:
+        """The wait is over, or does not count any more; idempotent."""
+        if self.waits.pop(wait.handle, None) is None:
+            return
+        self.graph.close(wait.handle)
+        strand = wait.strand
+        strand.open_waits -= 1
+        if not strand.open_waits:
+            self._drop_implied(strand)
+            self.drop_if_idle(strand)
+
+    def open_message(self, message: Message) -> None:
+        """Let the sender of *message* wait for its answer."""
+        message.wait = self.open(self.sender(message), (condition_of(self, message),), None)
+        message.wait.messages.append(message)
+
+    def open_group(self, group: Group, first: Message) -> None:
+        """Let the group's strand wait for *need* of *n* answers; those not yet asked for count as true."""
+        conditions = [condition_of(self, first), *[OUTSIDE] * (group.n - 1)]
+        group.wait = self.open(group.strand, conditions, group.need)
+        group.wait.group = group
+
+    def update(self, message: Message) -> None:
+        """What *message* hangs on has changed."""
+        if message.wait is not None and message.wait.handle in self.waits:
+            self.graph.change(message.wait.handle, message.index, condition_of(self, message))
+
+    def settle(self, message: Message, *, answered: bool) -> None:
+        """*message* of a group has ended: for its wait an answer is true for ever, anything else is spent."""
+        wait = message.group.wait if message.group is not None else None
+        if wait is not None and wait.handle in self.waits:
+            self.graph.change(wait.handle, message.index, OUTSIDE if answered else NEVER)
+
+    def _imply(self, strand: Strand) -> None:
+        own = self.strand(strand.session, strand.execution)
+        own.open_waits += 1
+        handle = self.graph.open(own.node, (execution(strand.node),), None, tentative=strand.detached)
+        strand.implied = handle
+        self.implied[handle] = strand
+
+    def _drop_implied(self, strand: Strand) -> None:
+        if strand.implied is None:
+            return
+        self.graph.close(strand.implied)
+        self.implied.pop(strand.implied, None)
+        strand.implied = None
+        own = strand.session.strands.get((strand.execution, OWN_TASK))
+        if own is not None:
+            own.open_waits -= 1
+            self.drop_if_idle(own)
+
+
+def condition_of(waiting: Waiting, message: Message) -> Condition:
+    """What *message* hangs on now."""
+    conditions = [_leg_condition(waiting, leg) for leg in message.legs if not leg.ended]
+    if len(conditions) == 1:
+        return conditions[0]
+    return any_of(*conditions) if conditions else NEVER
+
+
+def _leg_condition(waiting: Waiting, leg: Leg) -> Condition:
+    match leg.state:
+        case "absent" | "unheard":
+            return OUTSIDE
+        case "queued":
+            assert leg.lane is not None
+            return slot_condition(waiting, leg.lane.pools)
+        case "parked":
+            assert leg.pool is not None
+            return slot_condition(waiting, (leg.pool,))
+        case "running":
+            assert leg.strand is not None
+            return execution(leg.strand.node)
+        case "deferred":
+            return execution(leg.by.node) if leg.by is not None else OUTSIDE
+        case "ended":
+            return NEVER
+
+
+def slot_condition(waiting: Waiting, pools: Sequence[Pool]) -> Condition:
+    """A slot in any of *pools*; what a main pool takes, main itself must handle."""
+    conditions: list[Condition] = []
+    for pool in pools:
+        if pool.main:
+            conditions.append(execution(waiting.strand(pool.session, MAIN).node))
+        elif pool.resource is None:
+            return OUTSIDE
+        else:
+            conditions.append(resource(pool.resource, 1))
+    if len(conditions) == 1:
+        return conditions[0]
+    return any_of(*conditions) if conditions else NEVER
