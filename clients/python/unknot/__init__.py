@@ -1,0 +1,39 @@
+"""Agents that ask each other through an unknot gateway, and are told when a wait can never end."""
+
+from unknot._agent import Agent
+from unknot._connection import Connection, connect
+from unknot._context import Context
+from unknot._event import Event
+from unknot._requests import Answer, Request
+from unknot.errors import (
+    Cancelled,
+    DeadlockDetected,
+    HandlerFailed,
+    OverLimit,
+    Refused,
+    ResponderLost,
+    UnknotError,
+    Unreachable,
+    WaitExpired,
+    WaitFailed,
+)
+
+__all__ = [
+    "Agent",
+    "Answer",
+    "Cancelled",
+    "Connection",
+    "Context",
+    "DeadlockDetected",
+    "Event",
+    "HandlerFailed",
+    "OverLimit",
+    "Refused",
+    "Request",
+    "ResponderLost",
+    "UnknotError",
+    "Unreachable",
+    "WaitExpired",
+    "WaitFailed",
+    "connect",
+]

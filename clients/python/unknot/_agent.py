@@ -1,0 +1,131 @@
+"""Agents: declared at import time, run by ``unknot.run``, the command, or inside a test."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar, cast, get_args
+
+from unknot import _handlers
+from unknot._connection import Connection, opened
+from unknot._handlers import Handler
+from unknot._serving import HandlerServer
+from unknot._session import BlockingWaits, Profile
+from unknot_schemas import bodies
+from unknot_schemas.ids import agent_id, is_pattern
+from unknot_schemas.limits import CHANNELS_MAX, POOL_TYPES_MAX, POOLS_MAX, SLOTS_MAX
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DEFAULT_POOL: Final = ""
+
+
+class Agent:
+    """A named peer and its handlers.
+
+    *concurrency*: how many events it handles at a time, all handlers together (None: no limit). *pools*: further
+    slots by name, for handlers that must not wait behind the others. *reentrant*: a request whose chain already
+    runs here needs no slot. *blocking_waits*: whether handlers may block on other agents: "allow", "warn" once
+    where it can deadlock, "forbid"; env UNKNOT_BLOCKING_WAITS decides when it is not given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        concurrency: int | None = 1,
+        *,
+        pools: Mapping[str, int | None] | None = None,
+        channels: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        reentrant: bool = False,
+        blocking_waits: BlockingWaits | None = None,
+        heartbeat_s: float | None = None,
+    ) -> None:
+        self.name = named(name)
+        self._slots: dict[str, int | None] = {DEFAULT_POOL: concurrency, **(pools or {})}
+        self._channels = tuple(named(channel.removeprefix("@")) for channel in channels)
+        self._topics = tuple(topics)
+        self._reentrant = reentrant
+        self._blocking_waits = waits_mode(blocking_waits)
+        self._heartbeat_s = heartbeat_s
+        self._handlers: dict[str, Handler] = {}
+        for pool, slots in self._slots.items():
+            if slots is not None and not 1 <= slots <= SLOTS_MAX:
+                raise ValueError(
+                    f"agent {name}: pool {pool!r} needs 1 to {SLOTS_MAX} slots, or None; got {slots}"
+                )
+        if len(self._slots) > POOLS_MAX or len(self._channels) > CHANNELS_MAX:
+            raise ValueError(f"agent {name}: at most {POOLS_MAX} pools and {CHANNELS_MAX} channels")
+
+    def on(self, event_type: str, *, pool: str = DEFAULT_POOL) -> Callable[[Function], Function]:
+        """Handle events of this type (or NATS pattern): ``(data)`` or ``(data, ctx)``, async or plain.
+
+        What it returns is the answer; what it raises is outcome ``failed``.
+        """
+        if not is_pattern(event_type):
+            raise ValueError(f"{event_type!r} is no event type or pattern: lower-case dotted words, * and >")
+        if event_type in self._handlers:
+            raise ValueError(f"agent {self.name} has a handler for {event_type!r} already")
+        if pool not in self._slots:
+            raise ValueError(
+                f"agent {self.name} has no pool {pool!r}: Agent({self.name!r}, pools={{{pool!r}: 1}})"
+            )
+        if sum(handler.pool == pool for handler in self._handlers.values()) >= POOL_TYPES_MAX:
+            raise ValueError(f"agent {self.name}: at most {POOL_TYPES_MAX} types in one pool: use a pattern")
+
+        def register(function: Function) -> Function:
+            self._handlers[event_type] = _handlers.describe(function, event_type, pool)
+            return function
+
+        return register
+
+    @asynccontextmanager
+    async def running(
+        self,
+        url: str | None = None,
+        *,
+        network: str | None = None,
+        timeout: float = 10.0,
+        main_runs: bool = True,
+    ) -> AsyncIterator[Connection]:
+        """Serve inside this program; gives what ``connect`` gives, for the same agent."""
+        profile = self._profile(main_runs)
+        async with opened(
+            profile, url, network, timeout, lambda links: HandlerServer(links, self._handlers, self._slots)
+        ) as me:
+            yield me
+
+    def _profile(self, main_runs: bool) -> Profile:
+        types: dict[str, list[str]] = {}
+        for handler in self._handlers.values():
+            types.setdefault(handler.pool, []).append(handler.pattern)
+        return Profile(
+            agent=self.name,
+            pools=[bodies.Pool(self._slots[pool], patterns) for pool, patterns in types.items()],
+            main_runs=main_runs,
+            channels=self._channels,
+            topics=self._topics,
+            reentrant=self._reentrant,
+            heartbeat_s=self._heartbeat_s,
+            blocking_waits=self._blocking_waits,
+        )
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r})"
+
+
+def named(name: str) -> str:
+    """*name* without an ``agent:`` prefix; ValueError when it can name no agent."""
+    bare = agent_id(name)
+    if bare is None:
+        raise ValueError(
+            f"{name!r} cannot name an agent: letters, digits, - and _, at most 64; not 'gateway'"
+        )
+    return bare
+
+
+def waits_mode(given: BlockingWaits | None) -> BlockingWaits:
+    """*given*, else what UNKNOT_BLOCKING_WAITS says, else "warn"."""
+    mode = given or os.environ.get("UNKNOT_BLOCKING_WAITS") or "warn"
+    if mode not in get_args(BlockingWaits):
+        raise ValueError(f"blocking waits are {get_args(BlockingWaits)}; got {mode!r}")
+    return cast("BlockingWaits", mode)

@@ -1,0 +1,112 @@
+"""Connections for scripts and tests: main's own context, and the loop that reads its events."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from unknot._context import Context, Links
+from unknot._event import Event
+from unknot._receiving import Receiver, Server
+from unknot._serving import MainReader
+from unknot._session import Profile, Session
+from unknot_schemas import Subjects, bodies
+from unknot_schemas.ids import agent_id
+from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+
+
+def server_url(given: str | None) -> str:
+    """*given*, else UNKNOT_URL, else NATS_URL, else the local server."""
+    return given or os.environ.get("UNKNOT_URL") or os.environ.get("NATS_URL") or DEFAULT_URL
+
+
+class Connection(Context):
+    """An agent's main, connected: everything that a Context can, and ``events``."""
+
+    def __init__(self, links: Links, reader: MainReader | None) -> None:
+        super().__init__(links, links.session.main, None)
+        self._reader = reader
+
+    @property
+    def session(self) -> str:
+        """Token of this life of this process."""
+        return self._links.session.token
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was ignored, repeated, dropped or sent again since the start."""
+        return dict(self._links.session.counters)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Read events one at a time: this loop serves as one serial main.
+
+        Answer with ``reply(data, to=event)``. Reading on without having answered promises a later answer.
+        """
+        assert self._reader is not None, "events are read by connect(serves=True); an Agent has handlers"
+        async for event in self._reader.events():
+            self._work = self._reader.work
+            yield event
+
+
+@asynccontextmanager
+async def opened(
+    profile: Profile,
+    url: str | None,
+    network: str | None,
+    timeout: float,
+    serve: Callable[[Links], Server],
+) -> AsyncIterator[Connection]:
+    """A session from hello to bye."""
+    subjects = Subjects(
+        network or os.environ.get("UNKNOT_NETWORK") or DEFAULT_NETWORK,
+        os.environ.get("UNKNOT_PREFIX") or DEFAULT_PREFIX,
+    )
+    session = Session(profile, server_url(url), subjects)
+    links = Links(session)
+    server = serve(links)
+    receiver = Receiver(session, server)
+    try:
+        await session.open(receiver.receive, timeout)
+        for channel in profile.channels:
+            await session.transport.listen(subjects.channel(channel, ">"), receiver.receive_broadcast)
+        for topic in profile.topics:
+            await session.transport.listen(subjects.topic(topic), receiver.receive_broadcast)
+        yield Connection(links, server if isinstance(server, MainReader) else None)
+    finally:
+        await session.close()
+
+
+@asynccontextmanager
+async def connect(
+    name: str,
+    url: str | None = None,
+    *,
+    serves: bool = True,
+    network: str | None = None,
+    channels: Sequence[str] = (),
+    topics: Sequence[str] = (),
+    timeout: float = 10.0,
+    heartbeat_s: float | None = None,
+) -> AsyncIterator[Connection]:
+    """Connect a script as agent *name* (url: else UNKNOT_URL, NATS_URL, the local server).
+
+    It is one serial main that may read ``events()``; ``serves=False`` says that it never does: requests to it are
+    refused. Unreachable when no server or no gateway answers in *timeout* seconds.
+    """
+    agent = agent_id(name)
+    if agent is None:
+        raise ValueError(
+            f"{name!r} cannot name an agent: letters, digits, - and _, at most 64; not 'gateway'"
+        )
+    profile = Profile(
+        agent=agent,
+        pools=[bodies.Pool(1, main=True)] if serves else [],
+        channels=tuple(channel.removeprefix("@") for channel in channels),
+        topics=tuple(topics),
+        heartbeat_s=heartbeat_s,
+        blocking_waits="allow",
+    )
+    async with opened(profile, url, network, timeout, MainReader) as me:
+        yield me

@@ -1,0 +1,157 @@
+"""The execution made visible: everything that a handler or a script can do."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar, overload
+
+from unknot import _gather
+from unknot._answers import Answers
+from unknot._event import Event
+from unknot._requests import Answer, Request, Requests
+from unknot._running import Abandoned, Work
+from unknot._session import Session
+from unknot._strands import Execution, Strand, current
+from unknot_schemas import bodies
+from unknot_schemas import errors as codes
+
+T = TypeVar("T")
+
+
+class Links:
+    """What all executions of one session share."""
+
+    __slots__ = ("answers", "requests", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.requests = Requests(session)
+        self.answers = Answers(session)
+
+
+class Context:
+    """The execution that handles one event, or a script's main: sends, waits, answers.
+
+    A task that a handler starts itself is a strand of its own that blocks nobody; ``gather`` makes strands that
+    the execution waits for.
+    """
+
+    def __init__(self, links: Links, execution: Execution, work: Work | None) -> None:
+        self._links = links
+        self._execution = execution
+        self._work = work
+
+    @property
+    def agent(self) -> str:
+        """The agent whose execution this is."""
+        return self._links.session.agent
+
+    @property
+    def event(self) -> Event:
+        """The event that is handled."""
+        assert self._work is not None, "main handles no event before events() has given one"
+        return Event(self._work.event)
+
+    @property
+    def abandoned(self) -> Abandoned:
+        """Set (with ``.reason``) when nobody waits for this answer any more. Nothing is stopped by force."""
+        assert self._work is not None, "main handles no event before events() has given one"
+        return self._work.abandoned
+
+    # ------------------------------------------------------------------ requests
+
+    @overload
+    async def send_and_wait(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        timeout: float | None = None,
+        wait_for_target: float | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Any: ...
+    @overload
+    async def send_and_wait(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        into: type[T],
+        timeout: float | None = None,
+        wait_for_target: float | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> T: ...
+    async def send_and_wait(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        into: Any = Any,
+        timeout: float | None = None,
+        wait_for_target: float | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Any:
+        """Ask *target* (an agent, or ``@channel``: the first answer counts) and wait for its answer, read into *into*.
+
+        *timeout* in seconds (60; at most 3 600). *wait_for_target*: how long the target may be absent (5 s, at most
+        *timeout*). Raises WaitFailed: DeadlockDetected, WaitExpired, HandlerFailed, Unreachable, …
+        """
+        return await self._links.requests.send_and_wait(
+            self._strand(), Request(target, type, data, into=into), timeout, wait_for_target, metadata
+        )
+
+    @overload
+    def request(self, target: str, type: str, data: Any = None) -> Request[Any]: ...
+    @overload
+    def request(self, target: str, type: str, data: Any = None, *, into: type[T]) -> Request[T]: ...
+    def request(self, target: str, type: str, data: Any = None, *, into: Any = Any) -> Request[Any]:
+        """Describe a request for ``wait_all``, ``wait_any`` or ``wait_quorum``; nothing is sent yet."""
+        return Request(target, type, data, into=into)
+
+    async def wait_all(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> list[T]:
+        """Send all as one wait and give all answers in order; the first failure withdraws the others and raises."""
+        if not requests:
+            return []
+        answers = await self._links.requests.send_group(self._strand(), requests, len(requests), timeout)
+        return [answer.data for answer in answers]
+
+    async def wait_any(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> Answer[T]:
+        """Send all as one wait and give the first answer; the others are withdrawn. Raises when none can come."""
+        return (await self._links.requests.send_group(self._strand(), requests, 1, timeout))[0]
+
+    async def wait_quorum(
+        self, requests: Sequence[Request[T]], need: int, *, timeout: float | None = None
+    ) -> list[Answer[T]]:
+        """Send all as one wait and give *need* answers, by index; raises when so many can no longer come."""
+        return await self._links.requests.send_group(self._strand(), requests, need, timeout)
+
+    async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
+        """Run *branches* at once as strands that this one waits for; a failure cancels the others and raises."""
+        return await _gather.gather(self._strand(), branches)
+
+    # ------------------------------------------------------------------ answers
+
+    async def reply(
+        self, data: Any = None, *, to: Event | str | None = None, error: str | None = None
+    ) -> None:
+        """Answer the event in hand (or *to*) before the handler returns, or after ``defer``; *error*: it failed.
+
+        Refused when it has been answered, is not held here, or a stray task answers without ``defer``.
+        """
+        work = self._work_for(to)
+        failure = bodies.Error(codes.HANDLER_FAILED, error) if error is not None else None
+        self._links.answers.reply(work, data, failure)
+
+    def defer(self, *, to: Event | str | None = None, by: str | None = None) -> None:
+        """Promise that the answer comes later, by ``reply``; *by*: the execution of this agent that will give it."""
+        self._links.answers.defer(self._work_for(to), by)
+
+    def _work_for(self, to: Event | str | None) -> Work:
+        event = self.event if to is None else to
+        id = event.id if isinstance(event, Event) else event
+        work = self._links.session.running.held.get(id)
+        return self._links.answers.check(work, self._strand(), id)
+
+    def _strand(self) -> Strand:
+        return current(self._execution)

@@ -1,0 +1,195 @@
+"""What comes for a session: outcomes, control events, deliveries. Answers at once; never awaits user code."""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from unknot._running import Running, Work
+from unknot._session import Session
+from unknot._strands import Execution
+from unknot._strands import facts as strand_facts
+from unknot_schemas import bodies, subjects
+from unknot_schemas.ids import MAIN
+from unknot_schemas.limits import TIMEOUT_MAX_S
+
+logger = logging.getLogger("unknot")
+
+
+class _Delivered(bodies.Delivered, frozen=True, gc=False):
+    metadata: Raw = bodies.NULL  # type: ignore[assignment]  # msgspec reads no Raw inside a union
+
+
+class _Outcome(bodies.Outcome, frozen=True, gc=False):
+    event: _Delivered | None = None
+
+
+_delivered: Final = msgspec.json.Decoder(_Delivered).decode
+_outcome: Final = msgspec.json.Decoder(_Outcome).decode
+_confirm: Final = msgspec.json.Decoder(bodies.Confirm).decode
+_abandoned: Final = msgspec.json.Decoder(bodies.Abandoned).decode
+_replaced: Final = msgspec.json.Decoder(bodies.Replaced).decode
+_deadlock: Final = msgspec.json.Decoder(bodies.DeadlockDetected).decode
+_blocked: Final = msgspec.json.Decoder(bodies.BlockedBehind).decode
+
+
+class Server(Protocol):
+    """Who handles what is delivered."""
+
+    def execution(self, event: bodies.Delivered) -> Execution:
+        """The execution that will handle *event*."""
+        ...
+
+    def take(self, work: Work) -> None:
+        """Begin to handle *work*; returns at once."""
+        ...
+
+    def broadcast(self, event: bodies.Delivered) -> None:
+        """A one-way event of a channel or topic; returns at once."""
+        ...
+
+
+class Receiver:
+    """The receive loop of one session."""
+
+    def __init__(self, session: Session, server: Server) -> None:
+        self._session = session
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._controls = {
+            subjects.CONTROL_CONFIRM: self._on_confirm,
+            subjects.CONTROL_ABANDONED: self._on_abandoned,
+            subjects.CONTROL_REPLACED: self._on_replaced,
+            subjects.CONTROL_DEADLOCK: self._on_deadlock,
+            subjects.CONTROL_BLOCKED_BEHIND: self._on_blocked_behind,
+        }
+
+    def receive(self, subject: str, payload: bytes) -> None:
+        """Take one message under ``out.<agent>.<session>``."""
+        session = self._session
+        rest = subject[len(session.out_prefix) :]
+        if session.ended is not None or not subject.startswith(session.out_prefix):
+            session.counters["for_another_session"] += 1
+        elif rest == "outcome":
+            self._on_outcome(_outcome(payload))
+        elif rest.startswith("event."):
+            self._on_event(_delivered(payload))
+        else:
+            control = self._controls.get(rest.removeprefix("control."))
+            if control is None:
+                session.counters["control_unknown"] += 1
+            else:
+                control(payload)
+
+    def receive_broadcast(self, _subject: str, payload: bytes) -> None:
+        """Take one message of a channel or topic."""
+        session = self._session
+        event = _delivered(payload)
+        if session.ended is not None or event.source == session.agent:
+            return
+        self._satisfy(event)
+        self._server.broadcast(event)
+
+    def _on_outcome(self, outcome: bodies.Outcome) -> None:
+        if self._session.pending.settle(outcome) is None:
+            self._session.counters["outcomes_ignored"] += 1  # late, repeated, or given up here
+
+    # ------------------------------------------------------------------ deliveries
+
+    def _on_event(self, event: bodies.Delivered) -> None:
+        session = self._session
+        running = session.running
+        running.number(event.seq)
+        if event.for_ is not None:
+            self._satisfy(event)
+            return
+        arrival = running.arrive(event)
+        if arrival == "new":
+            work = Work(event, self._server.execution(event), self._loop.time())
+            running.hold(work)
+            self._server.take(work)
+        elif arrival == "answered":
+            self._answer_again(running, event)
+        elif arrival == "abandoned":
+            session.counters["abandoned_before_it_came"] += 1
+            session.post("done", bodies.Done(session.token, [event.id]))
+        else:
+            session.counters["delivered_twice"] += 1
+
+    def _answer_again(self, running: Running, event: bodies.Delivered) -> None:
+        session = self._session
+        session.counters["answered_again"] += 1
+        kept = running.answer_kept(event.id)
+        if kept is None:
+            session.post("done", bodies.Done(session.token, [event.id]))
+        else:
+            session.transport.post(session.subjects.reply(session.agent, event.id), kept)
+
+    def _satisfy(self, event: bodies.Delivered) -> None:
+        """End every open wait for an event like this one; the gateway is told of those it has not ended itself."""
+        session = self._session
+        for wait in session.pending.expecting(event):
+            session.pending.settle(bodies.Outcome(wait.id, "reply", "yes", event.epoch, event=event))
+            if wait.id != event.for_:
+                session.post(*wait.farewell(session.token))
+
+    # ------------------------------------------------------------------ control
+
+    def _on_confirm(self, payload: bytes) -> None:
+        """Look at the tables and answer, now: everything sent before goes ahead of these facts."""
+        session = self._session
+        asked = _confirm(payload)
+        states = {id: session.running.state(id) for id in asked.requests}
+        session.post(
+            "facts",
+            bodies.Facts(
+                session.token,
+                asked.incident,
+                open=[wait.id for wait in asked.waits if wait.id in session.pending],
+                requests={id: state for id, state in states.items() if state is not None},
+                strands={id: self._strands(id) for id in asked.executions},
+            ),
+        )
+
+    def _strands(self, execution_id: str) -> bodies.Strands:
+        session = self._session
+        if execution_id == MAIN:
+            return strand_facts(session.main)
+        work = session.running.held.get(execution_id)
+        execution = work.execution if work is not None else self._session.beside.get(execution_id)
+        # Of one that is over nothing can be said but that nothing of it keeps anybody waiting.
+        return strand_facts(execution) if execution is not None else bodies.Strands(alive=[""])
+
+    def _on_abandoned(self, payload: bytes) -> None:
+        session = self._session
+        abandoned = _abandoned(payload)
+        until = self._loop.time() + TIMEOUT_MAX_S
+        work = session.running.abandon(abandoned.request_id, abandoned.reason, until)
+        if work is not None and work.returned:
+            session.running.finish(work)  # only its promise was left
+
+    def _on_replaced(self, payload: bytes) -> None:
+        replaced = _replaced(payload)
+        session = self._session
+        if replaced.session == session.token:
+            reason = f"session {replaced.by} has taken the place of this one"
+            logger.error("agent %s: %s", session.agent, reason)
+            session.end(reason)
+
+    def _on_deadlock(self, payload: bytes) -> None:
+        found = _deadlock(payload)
+        self._session.counters["deadlocks"] += 1
+        logger.warning("agent %s: incident %s: %s", self._session.agent, found.incident, found.message)
+
+    def _on_blocked_behind(self, payload: bytes) -> None:
+        found = _blocked(payload)
+        cycle = " -> ".join(found.cycle)
+        logger.warning(
+            "agent %s: incident %s: %d waits hang on the deadlock %s",
+            self._session.agent,
+            found.incident,
+            len(found.waits),
+            cycle,
+        )

@@ -1,0 +1,174 @@
+"""What runs here: events in hand, answers kept, events given up before they came. No I/O."""
+
+import asyncio
+from collections import OrderedDict
+from typing import Final, Literal
+
+from unknot._strands import Execution
+from unknot_schemas import bodies
+from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
+
+ANSWERS_MAX: Final = 100_000
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+ABANDONED_MAX: Final = 100_000
+OUT_OF_ORDER_MAX: Final = 10_000
+
+Arrival = Literal["new", "running", "answered", "abandoned"]
+
+
+class Abandoned(asyncio.Event):
+    """Set when nobody waits for the answer any more."""
+
+    reason: str = ""
+
+
+class Work:
+    """One event in hand."""
+
+    __slots__ = (
+        "_abandoned",
+        "answer",
+        "deadline_at",
+        "deferred_by",
+        "event",
+        "execution",
+        "is_deferred",
+        "returned",
+        "since",
+    )
+
+    def __init__(self, event: bodies.Delivered, execution: Execution, now: float) -> None:
+        self.event = event
+        self.execution = execution
+        self.since = now
+        self.deadline_at = now + (event.deadline_in_s or SEND_TIMEOUT_DEFAULT_S)
+        self.answer: bytes | None = None
+        """What was sent as its answer."""
+        self.is_deferred = False
+        self.deferred_by: str | None = None
+        self.returned = False
+        """Its handler is over; it is still held when its answer was deferred."""
+        self._abandoned: Abandoned | None = None
+
+    def abandon(self, reason: str) -> None:
+        """Nobody waits for the answer any more; the handler may look, nothing is done to it."""
+        self.abandoned.reason = self.abandoned.reason or reason
+        self.abandoned.set()
+
+    @property
+    def abandoned(self) -> "Abandoned":
+        """Set when nobody waits for the answer any more."""
+        if self._abandoned is None:
+            self._abandoned = Abandoned()
+        return self._abandoned
+
+    @property
+    def state(self) -> Literal["running", "deferred"]:
+        """As heartbeats and facts say it."""
+        return "deferred" if self.returned else "running"
+
+
+class Running:
+    """The events that a session holds or has answered."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Work] = {}
+        self._answers: OrderedDict[str, tuple[float, bytes | None]] = OrderedDict()
+        self._answer_bytes = 0
+        self._abandoned: OrderedDict[str, float] = OrderedDict()
+        self.seen = 0
+        """All deliveries up to this number have arrived."""
+        self._out_of_order: set[int] = set()
+
+    def arrive(self, event: bodies.Delivered) -> Arrival:
+        """Where *event* stands when it arrives; only a new one is to be handled."""
+        if event.id in self.held:
+            return "running"
+        if event.id in self._answers:
+            return "answered"
+        if event.id in self._abandoned:
+            return "abandoned"
+        return "new"
+
+    def number(self, seq: int | None) -> None:
+        """A delivery with this number has arrived."""
+        if seq is None or seq <= self.seen:
+            return
+        if seq > self.seen + 1:
+            if len(self._out_of_order) < OUT_OF_ORDER_MAX:
+                self._out_of_order.add(seq)
+            return
+        self.seen = seq
+        while self._out_of_order and self.seen + 1 in self._out_of_order:
+            self.seen += 1
+            self._out_of_order.discard(self.seen)
+
+    def hold(self, work: Work) -> None:
+        """*work* begins."""
+        assert work.event.id not in self.held
+        self.held[work.event.id] = work
+
+    def finish(self, work: Work) -> None:
+        """*work* is over: its handler has returned and its answer, if it owes one, has been sent."""
+        if self.held.pop(work.event.id, None) is None:
+            return
+        self._answers[work.event.id] = (work.deadline_at, work.answer)
+        self._answer_bytes += len(work.answer or b"")
+        while len(self._answers) > ANSWERS_MAX or self._answer_bytes > ANSWER_BYTES_MAX:
+            self._forget_answer()
+
+    def answer_kept(self, id: str) -> bytes | None:
+        """The answer given to *id*; None when it needed none."""
+        return self._answers[id][1]
+
+    def abandon(self, id: str, reason: str, until: float) -> Work | None:
+        """Nobody waits for the answer to *id* any more; None when it is not in hand (it may still come)."""
+        work = self.held.get(id)
+        if work is not None:
+            work.abandon(reason)
+        elif id not in self._answers:
+            self._abandoned[id] = until
+            if len(self._abandoned) > ABANDONED_MAX:
+                self._abandoned.popitem(last=False)
+        return work
+
+    def disown(self, id: str) -> None:
+        """The gateway does not count *id* as held here: a promise is forgotten, a handler may look."""
+        work = self.held.get(id)
+        if work is not None:
+            work.abandon("the gateway does not know it as held here")
+            if work.returned:
+                del self.held[id]
+
+    def state(self, id: str) -> Literal["running", "deferred", "done"] | None:
+        """As facts say it; None when it never arrived."""
+        work = self.held.get(id)
+        if work is not None:
+            return work.state
+        return "done" if id in self._answers else None
+
+    def named(self, since_before: float, at_most: int) -> list[bodies.Held]:
+        """What is held since before that instant, oldest first."""
+        named: list[bodies.Held] = []
+        for work in self.held.values():
+            if work.since >= since_before or len(named) == at_most:
+                break
+            named.append(bodies.Held(work.event.id, work.state))
+        return named
+
+    def answered(self, at_most: int) -> list[str]:
+        """Ids of the answers kept, newest first."""
+        return [id for id, _ in zip(reversed(self._answers), range(at_most), strict=False)]
+
+    def sweep(self, now: float) -> None:
+        """Drop what nobody can ask for any more: answers, tombstones, promises past their deadline."""
+        for id in [id for id, (deadline_at, _) in self._answers.items() if deadline_at < now]:
+            self._answer_bytes -= len(self._answers.pop(id)[1] or b"")
+        for id in [id for id, until in self._abandoned.items() if until < now]:
+            del self._abandoned[id]
+        for work in [work for work in self.held.values() if work.returned and work.deadline_at < now]:
+            del self.held[work.event.id]
+
+    def _forget_answer(self) -> None:
+        _, (_, answer) = self._answers.popitem(last=False)
+        self._answer_bytes -= len(answer or b"")

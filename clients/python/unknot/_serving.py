@@ -1,0 +1,186 @@
+"""Who handles what is delivered: an agent's handlers, or a script's own loop."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import anyio.to_thread
+
+from unknot import _handlers
+from unknot._context import Context, Links
+from unknot._event import Event
+from unknot._handlers import Handler
+from unknot._running import Work
+from unknot._strands import Execution, enter
+from unknot._threads import ThreadContext
+from unknot_schemas import bodies
+from unknot_schemas.ids import matches
+
+logger = logging.getLogger("unknot")
+
+THREADS_MAX: Final = 256
+"""Worker threads of one agent whose pools have no limit."""
+BROADCASTS_MAX: Final = 1_024
+"""Channel and topic events that wait for their handler; what comes then is dropped and counted."""
+
+
+class HandlerServer:
+    """Runs an agent's handlers. One slot, one task: what is delivered starts at once."""
+
+    def __init__(
+        self, links: Links, handlers: Mapping[str, Handler], slots: Mapping[str, int | None]
+    ) -> None:
+        self._links = links
+        self._handlers = handlers
+        self._slots = slots
+        limits = [slots for slots in slots.values() if slots is not None]
+        threads = sum(limits) if len(limits) == len(slots) else THREADS_MAX
+        self._threads = anyio.CapacityLimiter(max(1, threads))
+        self._broadcasts: deque[tuple[Handler, bodies.Delivered]] = deque()
+        self._broadcasting = False
+
+    def execution(self, event: bodies.Delivered) -> Execution:
+        """A new one."""
+        handler = self._find(event.type)
+        if handler is None:
+            return Execution(event.id, event)
+        return Execution(event.id, event, handler=handler.name, serial=self._slots[handler.pool] == 1)
+
+    def take(self, work: Work) -> None:
+        """Start the handler of *work*."""
+        handler = self._find(work.event.type)
+        if handler is None:
+            self._links.answers.raised(work, LookupError(f"no handler for {work.event.type}"))
+            return
+        name = f"{self._links.session.agent}: {work.event.type} {work.event.id}"
+        self._links.session.tasks.start(self._handle(handler, work), name)
+
+    def broadcast(self, event: bodies.Delivered) -> None:
+        """Handle a channel's or topic's event when those before it have been handled; beside the slots."""
+        handler = self._find(event.type)
+        session = self._links.session
+        if handler is None:
+            return
+        if len(self._broadcasts) >= BROADCASTS_MAX:
+            session.counters["slow_consumer"] += 1
+            if session.counters["slow_consumer"] == 1:
+                logger.warning("agent %s: slow_consumer: channel events are dropped", session.agent)
+            return
+        self._broadcasts.append((handler, event))
+        if not self._broadcasting:
+            self._broadcasting = True
+            session.tasks.start(self._drain_broadcasts(), f"{session.agent}: channels")
+
+    def _find(self, event_type: str) -> Handler | None:
+        handler = self._handlers.get(event_type)
+        if handler is not None:
+            return handler
+        fitting = (handler for pattern, handler in self._handlers.items() if matches(pattern, event_type))
+        return next(fitting, None)
+
+    async def _handle(self, handler: Handler, work: Work) -> None:
+        enter(work.execution.own)
+        answers = self._links.answers
+        try:
+            result = await self._call(handler, work)
+        except asyncio.CancelledError as why:
+            if self._links.session.ended is None:
+                answers.raised(work, why)
+            raise
+        except Exception as why:  # noqa: BLE001  user code: whatever it raises is the answer
+            answers.raised(work, why)
+            self._log(handler, work, why)
+        else:
+            if result is not None and work.is_deferred:
+                logger.warning("%s: has deferred; what it returned is nobody's answer", handler.name)
+            answers.returned(work, result)
+
+    async def _call(self, handler: Handler, work: Work) -> Any:
+        data = _handlers.read(handler, work.event)
+        context = Context(self._links, work.execution, work)
+        if handler.is_async:
+            called = handler.function(data, context) if handler.takes_context else handler.function(data)
+            return await called
+        arguments = (data, ThreadContext(context)) if handler.takes_context else (data,)
+        call = partial(handler.function, *arguments)
+        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
+
+    async def _drain_broadcasts(self) -> None:
+        session = self._links.session
+        try:
+            while self._broadcasts:
+                handler, event = self._broadcasts.popleft()
+                execution = Execution(event.id, event, handler=handler.name)
+                session.beside[execution.id] = execution
+                work = Work(event, execution, asyncio.get_running_loop().time())
+                try:
+                    enter(execution.own)
+                    await self._call(handler, work)
+                except Exception as why:  # noqa: BLE001  user code: a one-way event has nobody to tell
+                    self._log(handler, work, why)
+                finally:
+                    session.beside.pop(execution.id, None)
+        finally:
+            self._broadcasting = False
+
+    def _log(self, handler: Handler, work: Work, why: Exception) -> None:
+        logger.warning(
+            "agent %s: %s failed on %s %s: %r",
+            self._links.session.agent,
+            handler.name,
+            work.event.type,
+            work.event.id,
+            why,
+            exc_info=why if not work.event.requires_response else None,
+        )
+
+
+class MainReader:
+    """A script's own loop: what is delivered waits until the loop reads it."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._unread: deque[Work] = deque()
+        self._arrived = asyncio.Event()
+        self.work: Work | None = None
+        """What the loop has read last."""
+
+    def execution(self, event: bodies.Delivered) -> Execution:
+        """Main itself handles what it reads."""
+        del event
+        return self._links.session.main
+
+    def take(self, work: Work) -> None:
+        """*work* waits to be read."""
+        self._unread.append(work)
+        self._arrived.set()
+
+    def broadcast(self, event: bodies.Delivered) -> None:
+        """A channel's or topic's event waits to be read, too."""
+        if len(self._unread) >= BROADCASTS_MAX:
+            self._links.session.counters["slow_consumer"] += 1
+            return
+        work = Work(event, self._links.session.main, asyncio.get_running_loop().time())
+        work.returned = True  # it holds no slot: nothing is to be said when it has been read
+        self.take(work)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Each event when the loop reads on."""
+        while True:
+            work = await self._next()
+            self.work = work
+            yield Event(work.event)
+            self._links.answers.read_on(work)
+
+    async def _next(self) -> Work:
+        while True:
+            while self._unread:
+                work = self._unread.popleft()
+                if not work.abandoned.is_set():
+                    return work
+                self._links.answers.drop(work)
+            self._arrived.clear()
+            await self._arrived.wait()
