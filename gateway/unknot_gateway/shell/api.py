@@ -93,11 +93,15 @@ _Read = Callable[[Owner, int], Struct]
 
 
 def _waits(owner: Owner, limit: int) -> Struct:
-    return _rows(owner, query.waits(_kernel(owner), owner.now()), limit)
+    kernel = _kernel(owner)
+    rows = query.waits(kernel, owner.now(), limit)
+    return Rows(kernel.network, kernel.epoch, query.waits_total(kernel), rows)
 
 
 def _agents(owner: Owner, limit: int) -> Struct:
-    return _rows(owner, query.agents(_kernel(owner), owner.now()), limit)
+    kernel = _kernel(owner)
+    rows = query.agents(kernel, owner.now())
+    return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
 
 
 def _stats(owner: Owner, _limit: int) -> Struct:
@@ -111,11 +115,6 @@ _READERS: Final[dict[str, _Read]] = {"waits": _waits, "agents": _agents, "stats"
 
 def _kernel(owner: Owner) -> Kernel:
     return cast(Kernel, owner.kernel)
-
-
-def _rows(owner: Owner, rows: list[Any], limit: int) -> Rows:
-    kernel = _kernel(owner)
-    return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
 
 
 def _fitting(read: _Read, owner: Owner, limit: int, max_payload: int) -> bytes:

@@ -102,9 +102,8 @@ class Egress:
 
     def _time(self) -> str:
         """RFC 3339, UTC, milliseconds."""
-        now = self._wall_clock()
-        second = int(now)
+        second, millisecond = divmod(round(self._wall_clock() * 1000), 1000)
         if second != self._second:
             self._second = second
             self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._second_text}.{int((now - second) * 1000):03d}Z"
+        return f"{self._second_text}.{millisecond:03d}Z"

@@ -19,10 +19,11 @@ from unknot_gateway.core.facts import (
 from unknot_gateway.shell.checks import BadInput, check_body, check_envelope, check_json
 from unknot_gateway.shell.limits import SUBJECT_CACHE_MAX
 from unknot_schemas import bodies, errors, ids, limits
-from unknot_schemas.ids import EventId
+from unknot_schemas.ids import AgentId, EventId
 from unknot_schemas.subjects import EVENT_VERBS, BadSubject, Inbound, Subjects
 
 _INBOX: Final = "_INBOX."
+_CANCEL: Final = "request.cancel"
 _MISSES_SESSION: Final = "required field `session`"
 _NULL: Final = bodies.Envelope()
 
@@ -105,12 +106,18 @@ class Ingress:
         if len(subject) > limits.SUBJECT_BYTES_MAX:
             return BadSubject("", "bad_id", f"a subject has at most {limits.SUBJECT_BYTES_MAX} bytes")
         parsed = self._subjects.parse(subject)
+        if isinstance(parsed, BadSubject) and self._is_cancel(subject, parsed.agent):
+            parsed = Inbound(AgentId(parsed.agent), _CANCEL)
         # Subjects of replies are all different: keeping them would only push out what comes again.
         if isinstance(parsed, Inbound) and parsed.verb != "reply":
             if len(self._parsed) >= SUBJECT_CACHE_MAX:
                 self._parsed.clear()
             self._parsed[subject] = parsed
         return parsed
+
+    def _is_cancel(self, subject: str, agent: str) -> bool:
+        """``request.cancel`` begins like a request, but has no target and no type."""
+        return subject.endswith(f".{agent}.{_CANCEL}") and subject.count(".") == self._subjects.root.count(".") + 4
 
     def _verb(self, subject: str) -> str:
         """Of a subject that cannot be taken: its verb if an event was meant, else ""."""

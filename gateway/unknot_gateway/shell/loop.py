@@ -91,7 +91,7 @@ class Owner:
                 log.exception("a message or a timer could not be handled", network=self.kernel.network)
                 self._arm(self._clock() + AFTER_FAILURE_S)  # what always fails must not spin
             self._room.set()
-            if self._inbox:
+            if self._inbox or self._stopping:
                 self._wake.set()
                 await asyncio.sleep(0)  # sockets and other networks get their turn
         self._disarm()
