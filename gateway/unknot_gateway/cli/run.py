@@ -1,0 +1,87 @@
+"""``unknot run``: agents of the current folder, through the client library."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unknot_gateway.cli import exits, options
+
+if TYPE_CHECKING:
+    from unknot import Agent
+
+
+@click.command()
+@click.argument("names", metavar="MODULE:AGENT...", nargs=-1, required=True)
+@options.where
+def run(names: tuple[str, ...], url: str, network: str, as_json: bool) -> None:
+    """Run agents: MODULE is imported from the current folder, AGENT is what it calls an unknot.Agent.
+
+    Prints one line on stdout when all are up; logs go to stderr. SIGTERM and Ctrl-C say goodbye: what an agent holds
+    ends as lost, nothing new comes.
+
+    \b
+    Exit codes: 0 stopped, 1 an agent failed, 2 wrong usage or nothing of that name,
+                4 no NATS server or no gateway.
+    """
+    import msgspec
+
+    from unknot import Unreachable, WaitFailed
+    from unknot_gateway.cli import talk
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    sys.path.insert(0, str(Path.cwd()))
+    agents = [_agent(name) for name in names]
+    if len({agent.name for agent in agents}) != len(agents):
+        raise click.UsageError("one agent is named twice")
+
+    def on_up() -> None:
+        if as_json:
+            up = {"agents": [agent.name for agent in agents], "nats": url, "network": network, "pid": os.getpid()}
+            click.echo(msgspec.json.encode(up))
+        else:
+            click.echo(f"{', '.join(agent.name for agent in agents)} up at {url} (network {network})")
+
+    try:
+        talk.run(_serve(agents, url, network, on_up))
+    except Unreachable as error:
+        raise exits.NobodyThere(str(error)) from error
+    except WaitFailed as error:
+        raise exits.Failure(str(error)) from error
+
+
+def _agent(name: str) -> "Agent":
+    from unknot import Agent
+
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise click.UsageError(f"{name!r} is not MODULE:AGENT")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; something that it needs is not
+        raise exits.BadFile(f"no module {module_name!r} in {Path.cwd()}") from error
+    found: Any = getattr(module, attribute, None)
+    if not isinstance(found, Agent):
+        known = [known for known, value in vars(module).items() if isinstance(value, Agent)]
+        raise exits.BadFile(f"{module_name} has no agent {attribute!r}; it has {', '.join(known) or 'none'}")
+    return found
+
+
+async def _serve(agents: "list[Agent]", url: str, network: str, on_up: Any) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        for agent in agents:
+            await stack.enter_async_context(agent.running(url, network=network, main_runs=False))
+        on_up()
+        await stop.wait()
