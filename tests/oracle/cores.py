@@ -4,7 +4,7 @@ from collections.abc import Set
 from itertools import combinations
 from typing import TypedDict
 
-from tests.oracle.judges import satisfied, stuck_by_fixpoint, why_false
+from tests.oracle.judges import holds_back, is_false, never_served, rests_on, stuck_by_fixpoint
 from tests.oracle.world import World
 
 Edges = dict[str, set[str]]
@@ -39,10 +39,12 @@ def edges(world: World, blocked: set[str]) -> Edges:
     A false condition of a wait that is satisfied without it holds nobody back, so it is no edge.
     """
     found: Edges = {name: set() for name in blocked}
+    unserved = never_served(world, blocked)
     for key, wait in world.waits.items():
-        if wait["waiter"] in blocked and not satisfied(world, key, wait, blocked):
+        if wait["waiter"] in blocked and holds_back(world, key, blocked, unserved):
             for condition in wait["on"]:
-                found[wait["waiter"]] |= why_false(world, key, condition, blocked) or set()
+                if is_false(world, key, condition, blocked, unserved):
+                    found[wait["waiter"]] |= rests_on(world, key, condition, blocked, unserved)
     return found
 
 

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from tests.oracle.cores import cores_by_subsets, cores_of
-from tests.oracle.judges import stuck_by_fixpoint, stuck_by_simulation, stuck_by_subsets
+from tests.oracle.judges import stuck_by_fixpoint, stuck_by_subsets
 from tests.oracle.scripts import script_by_seed
+from tests.oracle.simulation import stuck_by_simulation
 from tests.oracle.world import World
 
 
