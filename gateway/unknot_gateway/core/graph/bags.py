@@ -1,0 +1,30 @@
+"""A bag: handles, each as often as it was put in; small ones cost little. A tuple up to a few, counts beyond."""
+
+TUPLE_MAX = 8
+
+Bag = tuple[int, ...] | dict[int, int]
+
+
+def joined(bag: Bag, item: int) -> Bag:
+    """The bag with one more *item*; use the result, the argument may have changed."""
+    if isinstance(bag, tuple):
+        if len(bag) < TUPLE_MAX:
+            return (*bag, item)
+        counts = dict.fromkeys(bag, 0)
+        for each in bag:
+            counts[each] += 1
+        bag = counts
+    bag[item] = bag.get(item, 0) + 1
+    return bag
+
+
+def without(bag: Bag, item: int) -> Bag:
+    """The bag with one *item* less; use the result, the argument may have changed."""
+    if isinstance(bag, tuple):
+        at = bag.index(item)
+        return bag[:at] + bag[at + 1 :]
+    if bag[item] == 1:
+        del bag[item]
+    else:
+        bag[item] -= 1
+    return bag or ()

@@ -1,0 +1,258 @@
+"""Keeps the stuck set right after each change, within a budget of steps; what does not fit is a suspect.
+
+What is known to be stuck is stuck at every moment. The law that makes it complete as well: every set of nodes that is
+stuck by itself (given the known stuck set) has a suspect in it. A change that makes something harder to satisfy can
+only tie such a set together through the node it happened to; so that node alone is checked: whatever it closes is
+found by walking from it, forward (whom it waits for) and backward (who waits for it) in turns, and reducing the side
+that ends first.
+"""
+
+from collections.abc import Collection, Iterable
+
+from unknot_gateway.core.graph.conditions import EXECUTION
+from unknot_gateway.core.graph.dependents import Dependents, has_dependents
+from unknot_gateway.core.graph.model import Model, served
+from unknot_gateway.core.graph.reduce import Reduction
+from unknot_gateway.core.graph.sweep import Sweep
+
+FIRST_TURN = 32
+"""Steps of the first turn of each side; each further turn is twice as long."""
+HARD_MAX = 8
+"""When so many suspects did not fit a slice, the sweep takes all the others as well."""
+
+
+class Checks:
+    """Owner of the stuck set. `changed`: the cores may be others than before."""
+
+    def __init__(self, model: Model, steps: int) -> None:
+        self.model = model
+        self.steps = steps
+        self.changed = False
+        self.sweep_wanted = False
+        self._suspects: dict[int, None] = {}
+        self._spread: list[int] = []  # newly stuck, their dependents not looked at yet
+        self._hard: dict[int, None] = {}  # did not fit a slice: for the next sweep
+        self._sweep: Sweep | None = None
+        self._swept = 0  # suspects that the running sweep answers
+        self._loose: set[int] = set()  # stuck, but something they wait for became easier
+        self._loose_pools: set[int] = set()
+
+    # ------------------------------------------------------------------------------ was harder
+    def harder(self, node: int, wait: int | None = None, *, behind: bool = False) -> None:
+        """Something that *node* waits for (in *wait*; None: anywhere) became harder to get.
+
+        *behind*: or *node* keeps more from others than before; while it can go on that is nothing.
+        """
+        if node in self.model.stuck:
+            self.settle()
+        if node in self.model.stuck:
+            self.changed = True
+            if behind:
+                self._spread.append(node)
+                self._work([])
+        elif wait is None or not self._is_idle(node, wait):
+            self._work([node], wait)
+
+    def harder_for(self, nodes: Iterable[int]) -> None:
+        """The same for many."""
+        self.settle()
+        self._work(list(dict.fromkeys(nodes)))
+
+    def _is_idle(self, node: int, wait: int) -> bool:
+        """The usual case: nobody depends on *node* and its new wait is satisfied."""
+        return not has_dependents(self.model, node) and self.model.wait_satisfied(wait)
+
+    # ------------------------------------------------------------------------------ was easier
+    def easier(self, nodes: Iterable[int]) -> None:
+        """Something that *nodes* wait for became easier to get; who of them is not stuck does not matter."""
+        self._loose.update(node for node in nodes if node in self.model.stuck)
+
+    def easier_pool(self, resource: int) -> None:
+        """The same for all who wait for a resource."""
+        if self.model.resources[resource].stuck:
+            self._loose_pools.add(resource)
+
+    def settle(self) -> None:
+        """Let go whom the changes since the last time have freed: afterwards nobody is called stuck who is not."""
+        if not self._loose and not self._loose_pools:
+            return
+        seeds = self._loose.union(*map(self._next_served, self._loose_pools))
+        self._loose, self._loose_pools = set(), set()
+        self.changed = True
+        self.loosen([node for node in seeds if node in self.model.stuck and self.model.satisfied(node)])
+
+    def _next_served(self, resource: int) -> Iterable[int]:
+        row = self.model.resources.get(resource)
+        return served(row) if row is not None else ()
+
+    def leave(self, node: int) -> None:
+        """*node*, which is stuck, is about to end."""
+        self.changed = True
+        behind = Dependents(self.model, (node,), stuck=True)
+        behind.expand(node)
+        self.easier(behind.seen)
+        self._loose.discard(node)
+        self.model.unmark(node)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the cores may be others than when `changed` was last reset."""
+        return self.changed or bool(self._loose or self._loose_pools)
+
+    def loosen(self, freed: Collection[int]) -> set[int]:
+        """Take *freed* out of the stuck set, and whoever can go on then; all of them."""
+        model = self.model
+        region = set(freed)
+        if region:
+            behind = Dependents(model, freed, stuck=True)
+            behind.run()
+            region |= behind.seen
+        for node in region:
+            model.unmark(node)
+        still = Reduction(model, set(region)).run() if region else set()
+        for node in still:
+            model.mark(node)
+        return region - still
+
+    # -------------------------------------------------------------------------------- deferred
+    @property
+    def suspects(self) -> int:
+        """How many nodes are not judged yet."""
+        return len(self._suspects) + len(self._spread) + len(self._hard) + self._swept + self.sweep_wanted
+
+    def drain(self, steps: int) -> bool:
+        """Work through suspects for about *steps*; whether none is left."""
+        self.settle()
+        spent = 0
+        while self.suspects or self._sweep is not None:
+            if spent >= max(1, steps):
+                return False
+            if self._spread:
+                nodes = self._next_dependents()
+                self._suspects.update(dict.fromkeys(nodes))
+                spent += 1 + len(nodes)
+            elif self._suspects and len(self._hard) < HARD_MAX:
+                spent += self._one_suspect(steps)
+            else:
+                spent += self._sweep_on(steps - spent)
+        return True
+
+    def _one_suspect(self, steps: int) -> int:
+        node = next(iter(self._suspects))
+        del self._suspects[node]
+        spent = self._check(node, steps)
+        if spent is None:
+            self._hard[node] = None
+        return steps if spent is None else spent
+
+    def _sweep_on(self, steps: int) -> int:
+        if self._sweep is None:
+            self._hard.update(self._suspects)
+            self._swept = len(self._hard) + 1
+            self._hard, self._suspects, self.sweep_wanted = {}, {}, False
+            self._sweep = Sweep(self.model)
+        if self._sweep.run(max(1, steps)):
+            found = self._sweep.standing_still()
+            self._sweep, self._swept = None, 0
+            self._confirm(found)
+        return max(1, steps)
+
+    def _confirm(self, found: set[int]) -> None:
+        """The graph changed under the sweep: nothing outside *found* but the stuck set counts as stuck now."""
+        self.settle()
+        model = self.model
+        region = {node for node in found if node in model.nodes and node not in model.stuck}
+        self._mark(Reduction(model, region).run())
+
+    # ------------------------------------------------------------------------------- one check
+    def _work(self, nodes: list[int], wait: int | None = None) -> None:
+        """Check *nodes* and then whoever depends on what is found, as far as the steps of one check reach."""
+        left = self._check_all(nodes, self.steps, wait)
+        while self._spread and left > 0:
+            left -= 1
+            left = self._check_all(self._next_dependents(), left)
+
+    def _check_all(self, nodes: list[int], left: int, wait: int | None = None) -> int:
+        for at, node in enumerate(nodes):
+            spent = self._check(node, left, wait) if left > 0 else None
+            if spent is None:
+                self._suspects.update(dict.fromkeys(nodes[at:]))
+                return 0
+            left -= spent
+        return left
+
+    def _next_dependents(self) -> list[int]:
+        """Who depends directly on one of the newly stuck nodes."""
+        node = self._spread.pop()
+        if node not in self.model.stuck:
+            return []
+        behind = Dependents(self.model, (node,))
+        behind.expand(node)
+        return list(behind.seen)
+
+    def _check(self, node: int, limit: int, wait: int | None = None) -> int | None:
+        """Find out whether *node* is stuck, and who is with it; the steps spent, None: more than *limit*.
+
+        Exact for every smallest set that is stuck by itself and has *node* in it.
+        """
+        model = self.model
+        row = model.nodes.get(node)
+        if row is None or not row.waits or node in model.stuck:
+            return 1
+        if not self._satisfied(node, wait):
+            self.settle()
+            if not self._satisfied(node, wait):
+                self._mark((node,))
+                return 1 + len(row.waits)
+        if not has_dependents(model, node):
+            return 1
+        steps = self._chase(node, limit)
+        if steps:
+            return steps
+        self.settle()
+        return self._search(node, limit)
+
+    def _satisfied(self, node: int, wait: int | None) -> bool:
+        return self.model.satisfied(node) if wait is None else self.model.wait_satisfied(wait)
+
+    def _chase(self, start: int, limit: int) -> int:
+        """Follow single waits on single nodes; the steps spent if they end at one that can go on, else 0."""
+        model, node = self.model, start
+        for steps in range(1, limit):
+            row = model.nodes.get(node)
+            if row is None or not row.waits:
+                return steps
+            if len(row.waits) != 1:
+                break
+            wait = model.waits[next(iter(row.waits))]
+            if len(wait.conditions) != 1 or wait.conditions[0].kind != EXECUTION:
+                break
+            node = wait.conditions[0].target
+            if node == start:
+                break
+        return 0
+
+    def _search(self, node: int, limit: int) -> int | None:
+        """Both ways in turns of growing length; the way that ends first decides."""
+        model = self.model
+        ahead = Reduction(model, {node}, widest=limit)
+        behind = Dependents(model, (node,), widest=limit)
+        turn = FIRST_TURN
+        while ahead.spent + behind.spent < limit and not (ahead.too_wide and behind.too_wide):
+            if not ahead.too_wide and ahead.run_until(min(limit, ahead.spent + turn), node):
+                self._mark(ahead.standing_still() if node not in ahead.done else ())
+                return ahead.spent + behind.spent
+            if behind.run(min(limit, behind.spent + turn)):
+                if behind.closed:
+                    self._mark(Reduction(model, behind.seen | {node}).run())
+                return ahead.spent + behind.spent
+            turn *= 2
+        return None
+
+    def _mark(self, nodes: Collection[int]) -> None:
+        """These are stuck: nobody outside them and the stuck set counts as stuck in that."""
+        for node in nodes:
+            self.model.mark(node)
+        self._spread += nodes
+        if len(nodes) > 1 or any(has_dependents(self.model, node) for node in nodes):
+            self.changed = True

@@ -1,0 +1,87 @@
+"""Who depends on a node: the search against the direction of waiting."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from sys import maxsize
+
+from unknot_gateway.core.graph.bags import Bag
+from unknot_gateway.core.graph.model import Model, ResourceRow
+
+
+def has_dependents(model: Model, node: int) -> bool:
+    """Whether any wait, its own ones included, could be true or false because of *node*."""
+    row = model.nodes[node]
+    if row.dependents:
+        return True
+    if any(model.artifacts[made].waits for made in row.makes):
+        return True
+    if row.holds and any(model.resources[held].queue for held in row.holds):
+        return True
+    return any(pool.fifo and pool.queue[-1] != entry for pool, entry in model.entries(node))
+
+
+class Dependents:
+    """The waiting nodes that depend on *starts*, directly or through each other; `closed`: one of them does.
+
+    *stuck*: of the known stuck set; else of all others. *widest* bounds what one node may add: `too_wide`, and the
+    search is void.
+    """
+
+    def __init__(
+        self, model: Model, starts: Iterable[int], *, stuck: bool = False, widest: int | None = None
+    ) -> None:
+        self._model, self._stuck, self._widest = model, stuck, widest
+        self._starts = set(starts)
+        self.todo = list(self._starts)
+        self.seen: set[int] = set()
+        self.closed = self.too_wide = False
+        self.spent = 0
+        self._scanned: dict[int, int] = {}
+
+    def run(self, spent: int | None = None) -> bool:
+        """Go on until *spent* steps are spent in all, None: to the end. Whether it is at the end."""
+        while self.todo and not self.too_wide:
+            if spent is not None and self.spent >= spent:
+                return False
+            self.expand(self.todo.pop())
+        return not self.too_wide
+
+    def expand(self, node: int) -> None:
+        """Take in who depends on *node* directly."""
+        model, row = self._model, self._model.nodes[node]
+        self.spent += 1
+        self._reach(row.dependents)
+        for made in row.makes:
+            self._reach(model.artifacts[made].waits)
+        for resource in row.holds or ():
+            self._scan(resource, model.resources[resource], 0)
+        for wait in row.waits:
+            for resource, spot, _ in model.asks(model.waits[wait]):
+                pool = model.resources[resource]
+                if pool.fifo and pool.queue[-1][:2] != (wait, spot):
+                    self._scan(resource, pool, bisect_right(pool.queue, (wait, spot, maxsize)))
+
+    def _reach(self, waits: Bag) -> None:
+        if self._fits(len(waits)):
+            for wait in waits:
+                self._take(self._model.waits[wait].waiter)
+
+    def _scan(self, resource: int, pool: ResourceRow, first: int) -> None:
+        scanned = self._scanned.get(resource, len(pool.queue))
+        if first < scanned and self._fits(scanned - first):
+            self._scanned[resource] = first
+            for entry in pool.queue[first:scanned]:
+                self._take(entry[3])
+
+    def _fits(self, width: int) -> bool:
+        self.spent += width
+        if self._widest is not None and width > self._widest:
+            self.too_wide = True
+        return not self.too_wide
+
+    def _take(self, node: int) -> None:
+        if node in self._starts:
+            self.closed = True
+        elif node not in self.seen and (node in self._model.stuck) is self._stuck:
+            self.seen.add(node)
+            self.todo.append(node)

@@ -1,0 +1,294 @@
+"""The state of the graph: nodes, waits, resources, artifacts, and which nodes are known to be stuck.
+
+Only tables and the links between them; what a change means for who can go on is decided elsewhere. Handles are ints
+that are never reused, so one of something gone is simply not found, and what is not found holds nobody up.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from unknot_gateway.core.graph.bags import Bag, joined, without
+from unknot_gateway.core.graph.conditions import (
+    ANY,
+    ARTIFACT,
+    EXECUTION,
+    RESOURCE,
+    TRUE,
+    Condition,
+    Label,
+    leaves,
+)
+
+Entry = tuple[int, int, int, int]
+"""A place in the queue of a resource: wait, spot in the wait, units, waiter. Sorted, it is the order of opening."""
+
+SPOT_BITS = 20
+"""The spot of option *j* of condition *i* is ``(i << SPOT_BITS) + j``."""
+
+
+class NodeRow(Struct, gc=False):
+    """One node; empty bags cost nothing."""
+
+    label: Label
+    waits: Bag = ()
+    dependents: Bag = ()
+    """Waits with a condition on this node."""
+    makes: Bag = ()
+    holds: dict[int, int] | None = None
+
+
+class WaitRow(Struct, gc=False):
+    """One open wait: *need* of its conditions must be true."""
+
+    waiter: int
+    conditions: tuple[Condition, ...]
+    need: int
+    tentative: bool
+
+
+class ResourceRow(Struct, gc=False):
+    """A bounded thing; `queue` has every condition on it, `stuck` those of them whose waiter is known to be stuck."""
+
+    label: Label
+    capacity: int | None
+    fifo: bool
+    held: dict[int, int]
+    queue: list[Entry]
+    stuck: list[Entry]
+    held_units: int = 0
+    stuck_units: int = 0
+    """Of the held units those of known stuck holders."""
+
+
+class ArtifactRow(Struct, gc=False):
+    """Something not produced yet; one that is produced has no row."""
+
+    label: Label
+    producers: Bag = ()
+    waits: Bag = ()
+
+
+class Model:
+    """Tables of the graph; `stuck` is kept by `mark` and `unmark` together with its share of each resource."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, NodeRow] = {}
+        self.waits: dict[int, WaitRow] = {}
+        self.resources: dict[int, ResourceRow] = {}
+        self.artifacts: dict[int, ArtifactRow] = {}
+        self.stuck: set[int] = set()
+
+    # ------------------------------------------------------------------------------------ waits
+    def link(self, wait: int, row: WaitRow) -> None:
+        """Enter an open wait of a living node."""
+        self.waits[wait] = row
+        waiter = self.nodes[row.waiter]
+        waiter.waits = joined(waiter.waits, wait)
+        for index, condition in enumerate(row.conditions):
+            self.link_condition(wait, row.waiter, index, condition)
+
+    def unlink(self, wait: int) -> WaitRow:
+        """Take an open wait out."""
+        row = self.waits[wait]
+        for index, condition in enumerate(row.conditions):
+            self.unlink_condition(wait, row.waiter, index, condition)
+        waiter = self.nodes[row.waiter]
+        waiter.waits = without(waiter.waits, wait)
+        del self.waits[wait]
+        return row
+
+    def link_condition(self, wait: int, waiter: int, index: int, condition: Condition) -> None:
+        """Let whom the condition rests on know the wait."""
+        for spot, leaf in enumerate(leaves(condition), index << SPOT_BITS):
+            if leaf.kind == EXECUTION:
+                if (node := self.nodes.get(leaf.target)) is not None:
+                    node.dependents = joined(node.dependents, wait)
+            elif leaf.kind == RESOURCE:
+                if (row := self.resources.get(leaf.target)) is not None:
+                    entry = (wait, spot, leaf.units, waiter)
+                    insort(row.queue, entry)
+                    if waiter in self.stuck:
+                        insort(row.stuck, entry)
+            elif leaf.kind == ARTIFACT and (made := self.artifacts.get(leaf.target)) is not None:
+                made.waits = joined(made.waits, wait)
+
+    def unlink_condition(self, wait: int, waiter: int, index: int, condition: Condition) -> None:
+        """The reverse."""
+        for spot, leaf in enumerate(leaves(condition), index << SPOT_BITS):
+            if leaf.kind == EXECUTION:
+                if (node := self.nodes.get(leaf.target)) is not None:
+                    node.dependents = without(node.dependents, wait)
+            elif leaf.kind == RESOURCE:
+                if (row := self.resources.get(leaf.target)) is not None:
+                    entry = (wait, spot, leaf.units, waiter)
+                    _take(row.queue, entry)
+                    if waiter in self.stuck:
+                        _take(row.stuck, entry)
+            elif leaf.kind == ARTIFACT and (made := self.artifacts.get(leaf.target)) is not None:
+                made.waits = without(made.waits, wait)
+
+    def replace(self, wait: int, index: int, condition: Condition) -> Condition:
+        """One condition becomes another; the old one."""
+        row = self.waits[wait]
+        old = row.conditions[index]
+        self.unlink_condition(wait, row.waiter, index, old)
+        row.conditions = (*row.conditions[:index], condition, *row.conditions[index + 1 :])
+        self.link_condition(wait, row.waiter, index, condition)
+        return old
+
+    def entries(self, node: int) -> Iterator[tuple[ResourceRow, Entry]]:
+        """The places of all open waits of *node* in the queues of resources."""
+        for wait in self.nodes[node].waits:
+            for resource, spot, units in self.asks(self.waits[wait]):
+                yield self.resources[resource], (wait, spot, units, node)
+
+    def asks(self, row: WaitRow) -> Iterator[tuple[int, int, int]]:
+        """The conditions of a wait on resources: (resource, spot, units)."""
+        for index, condition in enumerate(row.conditions):
+            if condition.kind in (RESOURCE, ANY):
+                for spot, leaf in enumerate(leaves(condition), index << SPOT_BITS):
+                    if leaf.kind == RESOURCE and leaf.target in self.resources:
+                        yield leaf.target, spot, leaf.units
+
+    # -------------------------------------------------------------------------------- resources
+    def hold(self, resource: int, node: int, units: int) -> None:
+        """Change what *node* holds of *resource* by *units*; never below nothing."""
+        row, holder = self.resources[resource], self.nodes[node]
+        before = row.held.pop(node, 0)
+        after = max(0, before + units)
+        if holder.holds is None:
+            holder.holds = {}
+        if after:
+            row.held[node] = holder.holds[resource] = after
+        else:
+            holder.holds.pop(resource, None)
+        row.held_units += after - before
+        if node in self.stuck:
+            row.stuck_units += after - before
+
+    def drop_resource(self, resource: int) -> None:
+        """Nobody holds it or queues for it any more."""
+        for node in self.resources[resource].held:
+            holds = self.nodes[node].holds
+            assert holds is not None
+            del holds[resource]
+        del self.resources[resource]
+
+    # -------------------------------------------------------------------------------- artifacts
+    def make(self, artifact: int, node: int) -> None:
+        """*node* becomes a producer."""
+        row, producer = self.artifacts[artifact], self.nodes[node]
+        row.producers = joined(row.producers, node)
+        producer.makes = joined(producer.makes, artifact)
+
+    def unmake(self, artifact: int, node: int) -> None:
+        """*node* is none any more."""
+        row, producer = self.artifacts[artifact], self.nodes[node]
+        row.producers = without(row.producers, node)
+        producer.makes = without(producer.makes, artifact)
+
+    def drop_artifact(self, artifact: int) -> None:
+        """It is produced: nothing rests on it any more."""
+        for node in tuple(self.artifacts[artifact].producers):
+            self.unmake(artifact, node)
+        del self.artifacts[artifact]
+
+    # ------------------------------------------------------------------------------- who is stuck
+    def mark(self, node: int) -> None:
+        """*node* is stuck."""
+        self.stuck.add(node)
+        for resource, units in (self.nodes[node].holds or {}).items():
+            self.resources[resource].stuck_units += units
+        for row, entry in self.entries(node):
+            insort(row.stuck, entry)
+
+    def unmark(self, node: int) -> None:
+        """*node* is not, or not known to be, stuck."""
+        self.stuck.remove(node)
+        for resource, units in (self.nodes[node].holds or {}).items():
+            self.resources[resource].stuck_units -= units
+        for row, entry in self.entries(node):
+            _take(row.stuck, entry)
+
+    # ---------------------------------------------------- what is true while `stuck` stand still
+    def satisfied(self, node: int) -> bool:
+        """Whether all open waits of *node* are."""
+        return all(self.wait_satisfied(wait) for wait in self.nodes[node].waits)
+
+    def wait_satisfied(self, wait: int) -> bool:
+        """Whether enough conditions of *wait* are true."""
+        row = self.waits[wait]
+        missing = row.need
+        left = len(row.conditions)
+        for index, condition in enumerate(row.conditions):
+            if missing <= 0 or missing > left:
+                break
+            left -= 1
+            if self.true(condition, wait, index):
+                missing -= 1
+        return missing <= 0
+
+    def false_leaves(self, wait: int) -> Iterator[tuple[int, Condition]]:
+        """What the false conditions of *wait* consist of, each with its spot."""
+        for index, condition in enumerate(self.waits[wait].conditions):
+            if not self.true(condition, wait, index):
+                yield from enumerate(leaves(condition), index << SPOT_BITS)
+
+    def true(self, condition: Condition, wait: int, index: int) -> bool:
+        """Whether condition *index* of *wait* is true."""
+        if condition.kind == EXECUTION:
+            return condition.target not in self.stuck
+        if condition.kind != ANY:
+            return self.leaf_true(condition, wait, index << SPOT_BITS)
+        options = enumerate(condition.options, index << SPOT_BITS)
+        return any(self.leaf_true(leaf, wait, spot) for spot, leaf in options)
+
+    def leaf_true(self, leaf: Condition, wait: int, spot: int) -> bool:
+        """Whether a condition that is no any-of is true."""
+        if leaf.kind == EXECUTION:
+            return leaf.target not in self.stuck
+        if leaf.kind == RESOURCE:
+            row = self.resources.get(leaf.target)
+            return row is None or self._served(row, leaf.units, (wait, spot))
+        if leaf.kind == ARTIFACT:
+            made = self.artifacts.get(leaf.target)
+            return made is None or not made.producers or not self.stuck.issuperset(made.producers)
+        return leaf.kind == TRUE
+
+    def _served(self, row: ResourceRow, units: int, place: tuple[int, int]) -> bool:
+        """Whoever ahead can go on is out of the way; who cannot keeps what it is served, or blocks all behind."""
+        if row.capacity is None:
+            return True
+        left = max(0, row.capacity - row.stuck_units)
+        if row.fifo:
+            for entry in row.stuck:
+                if entry[:2] >= place:
+                    break
+                if entry[2] > left:
+                    return False
+                left -= entry[2]
+        return units <= left
+
+
+def served(row: ResourceRow) -> list[int]:
+    """The stuck waiters of a resource that would be served now."""
+    if row.capacity is None:
+        return [entry[3] for entry in row.stuck]
+    left = max(0, row.capacity - row.stuck_units)
+    if not row.fifo:
+        return [entry[3] for entry in row.stuck if entry[2] <= left]
+    found = []
+    for entry in row.stuck:
+        if entry[2] > left:
+            break
+        left -= entry[2]
+        found.append(entry[3])
+    return found
+
+
+def _take(entries: list[Entry], entry: Entry) -> None:
+    at = bisect_left(entries, entry)
+    assert entries[at] == entry, "an open wait is in every queue it waits in"
+    del entries[at]
