@@ -5,6 +5,7 @@ from unknot._connection import Connection, connect
 from unknot._context import Context
 from unknot._event import Event
 from unknot._requests import Answer, Request
+from unknot._sends import Asked
 from unknot.errors import (
     Cancelled,
     DeadlockDetected,
@@ -21,6 +22,7 @@ from unknot.errors import (
 __all__ = [
     "Agent",
     "Answer",
+    "Asked",
     "Cancelled",
     "Connection",
     "Context",

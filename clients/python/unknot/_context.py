@@ -1,15 +1,17 @@
 """The execution made visible: everything that a handler or a script can do."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from unknot import _gather
 from unknot._answers import Answers
 from unknot._event import Event
 from unknot._requests import Answer, Request, Requests
 from unknot._running import Abandoned, Work
+from unknot._sends import Asked, OnError, OnReply, Sends
 from unknot._session import Session
 from unknot._strands import Execution, Strand, current
+from unknot._waits import BlockingOn, Waits
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
 
@@ -19,11 +21,13 @@ T = TypeVar("T")
 class Links:
     """What all executions of one session share."""
 
-    __slots__ = ("answers", "requests", "session")
+    __slots__ = ("answers", "requests", "sends", "session", "waits")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.requests = Requests(session)
+        self.sends = Sends(session, self.requests)
+        self.waits = Waits(session, self.requests)
         self.answers = Answers(session)
 
 
@@ -129,6 +133,72 @@ class Context:
     async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
         """Run *branches* at once as strands that this one waits for; a failure cancels the others and raises."""
         return await _gather.gather(self._strand(), branches)
+
+    # ------------------------------------------------------------------ without standing still
+
+    async def send(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        timeout: float | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> str:
+        """Send a one-way event and give its id when the gateway has it; *timeout*: how long it may wait for a slot."""
+        return await self._links.sends.send(self._strand(), Request(target, type, data), timeout, metadata)
+
+    async def publish(self, type: str, data: Any = None, *, metadata: dict[str, Any] | None = None) -> str:
+        """Send an event without target, for whoever listens; gives its id when the gateway has it."""
+        return await self._links.sends.publish(self._strand(), type, data, metadata)
+
+    async def ask(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        into: type[T] | Any = Any,
+        timeout: float | None = None,
+        on_reply: OnReply | None = None,
+        on_error: OnError | None = None,
+    ) -> Asked[Any]:
+        """Send a request and go on. Its answer is had by ``expect``, or goes to *on_reply*, a failure to *on_error*.
+
+        Those run as a task of this execution that blocks nobody; they may answer what has been deferred.
+        """
+        request: Request[Any] = Request(target, type, data, into=into)
+        return await self._links.sends.ask(self._strand(), request, timeout, on_reply, on_error)
+
+    # ------------------------------------------------------------------ waits
+
+    @overload
+    async def expect(
+        self, what: str, *, source: str | None = None, timeout: float | None = None
+    ) -> Event: ...
+    @overload
+    async def expect(self, what: Asked[T], *, timeout: float | None = None) -> T: ...
+    async def expect(
+        self, what: str | Asked[Any], *, source: str | None = None, timeout: float | None = None
+    ) -> Any:
+        """Wait for an event of type (or pattern) *what*, or for the answer to an ask. It takes no slot."""
+        if isinstance(what, Asked):
+            return await self._links.waits.answer(self._strand(), what, timeout)
+        return await self._links.waits.event(self._strand(), what, source, timeout)
+
+    def blocking_on(
+        self,
+        kind: Literal["agent", "human", "tool"],
+        id: str = "",
+        *,
+        timeout: float | None = None,
+        reason: str | None = None,
+    ) -> BlockingOn:
+        """``async with``: while inside, this execution counts as waiting for that agent, human or tool.
+
+        With *timeout* the body is cancelled when it is over, and WaitExpired raises; a deadlock does so always.
+        """
+        return self._links.waits.outside(self._strand(), kind, id, timeout, reason)
 
     # ------------------------------------------------------------------ answers
 

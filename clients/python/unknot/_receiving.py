@@ -19,7 +19,7 @@ logger = logging.getLogger("unknot")
 
 
 class _Delivered(bodies.Delivered, frozen=True, gc=False):
-    metadata: Raw = bodies.NULL  # type: ignore[assignment]  # msgspec reads no Raw inside a union
+    metadata: Raw = bodies.NULL  # msgspec reads no Raw inside a union
 
 
 class _Outcome(bodies.Outcome, frozen=True, gc=False):

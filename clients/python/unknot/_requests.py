@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
-import msgspec
 from msgspec import Raw, Struct
 
 from unknot import _payloads
@@ -30,14 +29,8 @@ logger = logging.getLogger("unknot")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-RECEIPT_S: Final = 5.0
-"""How long a Receipt may take before the gateway counts as unreachable."""
-RECEIPT_TRY_S: Final = 1.0
-"""How long one sending waits for its Receipt before the same bytes are sent again."""
 SUBJECTS_KEPT_MAX: Final = 4_096
 RETRY_AFTER_S: Final = 1.0
-
-_receipt: Final = msgspec.json.Decoder(bodies.Receipt).decode
 
 
 class Request(Generic[T_co]):
@@ -125,7 +118,7 @@ class Requests:
         marks: dict[str, Any] | None,
     ) -> T:
         """Send *request* and wait for its answer. The waiter is there before anything is sent."""
-        self._may_block(strand)
+        self.may_block(strand)
         future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
         entry = self._request(strand, request, timeout, wait_for_target, into(future), marks=marks)
         self._send(entry)
@@ -140,7 +133,7 @@ class Requests:
         self, strand: Strand, requests: Sequence[Request[T]], need: int, timeout: float | None
     ) -> list[Answer[T]]:
         """Send all *requests* as one wait that needs *need* answers; raises when they cannot come."""
-        self._may_block(strand)
+        self.may_block(strand)
         group = self._group(strand, requests, need, timeout)
         try:
             await group.future
@@ -193,7 +186,7 @@ class Requests:
         seconds = timeout_s(timeout)
         subject, target = self.subject("request", request.target, request.type)
         id = session.new_id()
-        body = self._envelope(
+        body = self.envelope(
             strand, id, payload(request.data), seconds, patience(wait_for_target, seconds), marks, group
         )
         entry = Entry(
@@ -206,13 +199,14 @@ class Requests:
             target=target,
         )
         if is_open:
-            self._open(entry)
+            self.open(entry)
         return entry
 
-    def _open(self, entry: Entry) -> None:
+    def open(self, entry: Entry) -> None:
+        """Register *entry*, before it is sent; Cancelled on a closed session, OverLimit when too much is open."""
         session = self._session
         if session.ended is not None:
-            raise _over(session)
+            raise over(session)
         if session.pending.is_full():
             raise _full()
         session.open_entry(entry)
@@ -224,9 +218,9 @@ class Requests:
             )
             self._session.settle_locally(entry, "over_limit", error)
 
-    def _envelope(
+    def envelope(
         self,
-        strand: Strand | None,
+        strand: Strand,
         id: str,
         data: Raw,
         seconds: float | None,
@@ -234,7 +228,8 @@ class Requests:
         marks: dict[str, Any] | None,
         group: bodies.Group | None = None,
     ) -> bytes:
-        execution = strand.execution if strand is not None else self._session.main
+        """The body of what *strand* sends."""
+        execution = strand.execution
         return encode(
             bodies.Envelope(
                 unknot=1,
@@ -242,8 +237,8 @@ class Requests:
                 session=self._session.token,
                 data=data,
                 execution=execution.id,
-                strand=strand.id or None if strand is not None else None,
-                detached=strand is not None and strand.detached,
+                strand=strand.id or None,
+                detached=strand.detached,
                 group=group,
                 run=execution.run,
                 timeout_s=seconds,
@@ -264,11 +259,11 @@ class Requests:
             channel = target.startswith("@")
             bare = agent_id(target[1:] if channel else target)
             if bare is None or (channel and ":" in target):
-                raise _bad(
+                raise bad_id(
                     f"{target!r} cannot name an agent or @channel: letters, digits, - and _, at most 64"
                 )
             if not is_type(type):
-                raise _bad(f"{type!r} is no event type: lower-case dotted words, at most 128 characters")
+                raise bad_id(f"{type!r} is no event type: lower-case dotted words, at most 128 characters")
             if len(self._subjects) >= SUBJECTS_KEPT_MAX:
                 self._subjects.clear()
             named = f"@{bare}" if channel else bare
@@ -276,7 +271,8 @@ class Requests:
             self._subjects[key] = known
         return known
 
-    def _may_block(self, strand: Strand) -> None:
+    def may_block(self, strand: Strand) -> None:
+        """Refused where handlers may not stand still; a warning, once, where that can deadlock."""
         mode = self._session.profile.blocking_waits
         if mode == "allow" or not strand.in_handler:
             return
@@ -323,7 +319,8 @@ def _worst(failures: tuple[WaitFailed, ...]) -> WaitFailed:
     return worst
 
 
-def _bad(message: str) -> Refused:
+def bad_id(message: str) -> Refused:
+    """The refusal of a name that cannot be."""
     return Refused(message, code=codes.BAD_ID, handled="no")
 
 
@@ -336,5 +333,6 @@ def _full() -> OverLimit:
     )
 
 
-def _over(session: Session) -> WaitFailed:
+def over(session: Session) -> WaitFailed:
+    """The failure of everything that is asked of a session that has ended."""
     return Cancelled(f"agent {session.agent}: {session.ended}", code=codes.CANCELLED, handled="no")

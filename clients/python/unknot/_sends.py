@@ -1,0 +1,165 @@
+"""What is sent without standing still: one-way events, asks, published events; each has a Receipt."""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from unknot._pending import Entry, Settle
+from unknot._requests import Request, Requests, bad_id, over, patience, payload, timeout_s
+from unknot._session import Session
+from unknot._strands import Strand
+from unknot.errors import Unreachable, WaitFailed, from_outcome, from_receipt
+from unknot_schemas import bodies
+from unknot_schemas import errors as codes
+from unknot_schemas.ids import is_type
+from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
+
+T = TypeVar("T")
+
+RECEIPT_S: Final = 5.0
+"""How long a Receipt may take before the gateway counts as unreachable."""
+RECEIPT_TRY_S: Final = 1.0
+"""How long one sending waits for its Receipt; then the same bytes are sent again under the same id."""
+NOBODY_PAUSE_S: Final = 0.1
+
+OnReply = Callable[[Any], Awaitable[None]]
+OnError = Callable[[WaitFailed], Awaitable[None]]
+
+_receipt: Final = msgspec.json.Decoder(bodies.Receipt).decode
+
+
+class Asked(Generic[T]):
+    """A request that nobody stands still for. Wait for it with ``expect``, or let ``on_reply`` go on."""
+
+    def __init__(self, id: str, request: Request[T]) -> None:
+        self.id = id
+        self.request = request
+        self.outcome: bodies.Outcome | None = None
+        """How it ended; None while it is open."""
+        self.waiters: list[Settle] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.outcome is None
+
+    def __repr__(self) -> str:
+        state = "open" if self.outcome is None else self.outcome.outcome
+        return f"Asked({self.request.target!r}, {self.request.type!r}, id={self.id!r}, {state})"
+
+
+class Sends:
+    """Sends for the executions of one session."""
+
+    def __init__(self, session: Session, requests: Requests) -> None:
+        self._session = session
+        self._requests = requests
+        self._loop = asyncio.get_running_loop()
+
+    async def send(
+        self, strand: Strand, request: Request[Any], timeout: float | None, marks: dict[str, Any] | None
+    ) -> str:
+        """Send a one-way event; its id when the gateway has it."""
+        subject, _ = self._requests.subject("send", request.target, request.type)
+        seconds = SEND_TIMEOUT_DEFAULT_S if timeout is None else timeout_s(timeout)
+        return await self._send(strand, subject, request.data, seconds, marks)
+
+    async def publish(self, strand: Strand, event_type: str, data: Any, marks: dict[str, Any] | None) -> str:
+        """Send an event without target; its id when the gateway has it."""
+        if not is_type(event_type):
+            raise bad_id(f"{event_type!r} is no event type: lower-case dotted words, at most 128 characters")
+        session = self._session
+        subject = session.subjects.publish(session.agent, event_type)
+        return await self._send(strand, subject, data, None, marks)
+
+    async def _send(
+        self,
+        strand: Strand,
+        subject: str,
+        data: Any,
+        seconds: float | None,
+        marks: dict[str, Any] | None,
+    ) -> str:
+        if self._session.ended is not None:
+            raise over(self._session)
+        id = self._session.new_id()
+        patience_s = None if seconds is None else patience(None, seconds)
+        body = self._requests.envelope(strand, id, payload(data), seconds, patience_s, marks)
+        await self._receipt(subject, body, id)
+        return id
+
+    async def ask(
+        self,
+        strand: Strand,
+        request: Request[T],
+        timeout: float | None,
+        on_reply: OnReply | None,
+        on_error: OnError | None,
+    ) -> Asked[T]:
+        """Send a request without standing still; the gateway has it when this returns."""
+        session = self._session
+        seconds = timeout_s(timeout)
+        subject, target = self._requests.subject("ask", request.target, request.type)
+        asked = Asked(session.new_id(), request)
+        body = self._requests.envelope(
+            strand, asked.id, payload(request.data), seconds, patience(None, seconds), None
+        )
+        settle = self._settle(asked, on_reply, on_error)
+        at = session.deadline_at(seconds)
+        entry = Entry(asked.id, subject, body, settle, deadline_at=at, strand=None, target=target)
+        self._requests.open(entry)
+        try:
+            await self._receipt(subject, body, asked.id)
+        except BaseException:
+            session.give_up(entry)
+            raise
+        return asked
+
+    def _settle(self, asked: Asked[Any], on_reply: OnReply | None, on_error: OnError | None) -> Settle:
+        def settle(outcome: bodies.Outcome) -> None:
+            asked.outcome = outcome
+            for waiter in asked.waiters:
+                waiter(outcome)
+            asked.waiters.clear()
+            if on_reply is not None or on_error is not None:
+                go_on = self._go_on(asked, outcome, on_reply, on_error)
+                context.run(self._session.tasks.start, go_on, f"outcome of {asked.id}")
+
+        context = contextvars.copy_context()  # the continuation is a child of the execution that asked
+        return settle
+
+    async def _go_on(
+        self,
+        asked: Asked[Any],
+        outcome: bodies.Outcome,
+        on_reply: OnReply | None,
+        on_error: OnError | None,
+    ) -> None:
+        """The continuation: a task of the execution that asked, detached from it."""
+        if outcome.outcome == "reply":
+            if on_reply is not None:
+                await on_reply(asked.request.read(outcome))
+        elif on_error is not None:
+            await on_error(from_outcome(outcome))
+
+    async def _receipt(self, subject: str, body: bytes, id: str) -> bodies.Receipt:
+        """Send until a Receipt comes; the same id and content are the same event, however often it is sent."""
+        give_up_at = self._loop.time() + RECEIPT_S
+        while (left := give_up_at - self._loop.time()) > 0:
+            asked_at = self._loop.time()
+            answer = await self._session.transport.call(subject, body, min(RECEIPT_TRY_S, left))
+            if answer is not None:
+                receipt = _receipt(answer)
+                if not receipt.ok:
+                    raise from_receipt(receipt, id)
+                return receipt
+            if self._session.ended is not None:
+                raise over(self._session)
+            if self._loop.time() - asked_at < NOBODY_PAUSE_S:
+                await asyncio.sleep(NOBODY_PAUSE_S)
+        raise Unreachable(
+            f"no gateway has taken event {id} within {RECEIPT_S:g} s", code=codes.UNREACHABLE, request_id=id
+        )
