@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import msgspec
 
-from unknot_gateway.core.effects import AnyEffect, Answer, Deliver, SendControl, SendNotice, SendOutcome
+from unknot_gateway.core.effects import Answer, AnyEffect, Deliver, SendControl, SendNotice, SendOutcome
 from unknot_gateway.core.facts import AnyFact, BodySeen, EventSeen, ReplySeen, TimePassed
 from unknot_gateway.core.kernel import Kernel, KernelConfig
 from unknot_schemas import bodies

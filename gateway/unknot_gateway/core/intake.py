@@ -229,6 +229,8 @@ class Intake:
         if message.blocks and (message.source.said_hello or message.has_timeout):
             if message.group is not None:
                 self._groups.enter(message)
+            elif self._t.waiting.enter_later(message):
+                return
             else:
                 self._t.waiting.open_message(message)
             if self._suspicious(message, now) or not message.is_open:

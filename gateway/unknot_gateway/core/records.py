@@ -28,6 +28,8 @@ class Pool(Struct, eq=False):
     main: bool
     resource: Resource | None = None
     used: int = 0
+    is_watched: bool = False
+    """Whether somebody may wait for a slot: then its holders are nodes of the graph."""
     lanes: list["Lane"] = field(default_factory=list)
 
     @property
@@ -160,7 +162,8 @@ class Message(Struct, eq=False):
     was_delivered: bool = False
     reported_running: bool = False
     omitted: int = 0
-    hints: int = 0
+    is_unentered: bool = False
+    """Its wait is left out of the graph as long as it cannot matter."""
     is_open: bool = True
 
     @property

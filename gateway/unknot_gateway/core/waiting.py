@@ -3,6 +3,9 @@
 A node is an execution's own task or one strand of it. A request is one condition: queued, it needs a slot; running,
 its execution; deferred, nobody inside. Strands make their execution wait for them while they wait themselves:
 joined ones surely, detached ones tentatively (the probe's facts decide).
+
+A request that runs in an execution which waits for nothing holds nobody up. So it is entered only when that begins
+to matter: when the execution waits itself, or when others queue for the slot that it holds.
 """
 
 from collections.abc import Sequence
@@ -11,7 +14,7 @@ from unknot_gateway.core.graph import NEVER, OUTSIDE, Condition, Graph, Node, an
 from unknot_gateway.core.graph import Wait as GraphWait
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.records import Group, Leg, Message, OpenWait, Pool, Session, Strand, Wait
-from unknot_schemas.ids import MAIN, OWN_TASK, ExecutionId, StrandId
+from unknot_schemas.ids import MAIN, OWN_TASK, EventId, ExecutionId, StrandId
 
 
 class Waiting:
@@ -36,7 +39,16 @@ class Waiting:
             node = self.graph.add((session.name, session.id, *key))
             found = session.strands[key] = Strand(session, key[0], key[1], node, detached)
             self.strands[node] = found
+            leg = session.held.get(EventId(of)) if strand_id == OWN_TASK else None
+            if leg is not None and leg.strand is None and leg.state == "running":
+                self._attach(leg, found)
         return found
+
+    def _attach(self, leg: Leg, strand: Strand) -> None:
+        """*strand* is the execution that handles *leg*, and holds its slot."""
+        leg.strand, strand.leg = strand, leg
+        if leg.pool is not None and leg.pool.resource is not None:
+            self.graph.grant(leg.pool.resource, strand.node)
 
     def sender(self, message: Message) -> Strand:
         """The node that stands still until *message* is answered."""
@@ -86,11 +98,24 @@ class Waiting:
         assert session is not None
         if session.pools and (pool.main if pool is not None else not session.said_hello):
             leg.strand = self.strand(session, MAIN)
-            return
-        leg.strand = self.strand(session, ExecutionId(leg.message.id))
-        leg.strand.leg = leg
-        if pool is not None and pool.resource is not None:
-            self.graph.grant(pool.resource, leg.strand.node)
+        elif pool is not None and pool.is_watched:
+            pool.is_watched = any(lane.legs for lane in pool.lanes)
+            self.execution_of(leg)
+
+    def execution_of(self, leg: Leg) -> Strand:
+        """The node that handles a running *leg*."""
+        if leg.strand is None:
+            assert leg.session is not None
+            return self.strand(leg.session, ExecutionId(leg.message.id))
+        return leg.strand
+
+    def watch(self, pool: Pool) -> None:
+        """Somebody waits for a slot of *pool*: from now on its holders are nodes."""
+        if not pool.is_watched:
+            pool.is_watched = True
+            for leg in pool.session.held.values():
+                if leg.pool is pool and leg.strand is None:
+                    self.execution_of(leg)
 
     def slot_freed(self, leg: Leg, pool: Pool) -> None:
         """The handler of *leg* has returned its slot."""
@@ -115,12 +140,30 @@ class Waiting:
         opened: OpenWait | None = None,
     ) -> Wait:
         """Let *strand* wait for *need* (None: all) of *conditions*."""
+        self._enter_chain(strand)
+        return self._open(strand, conditions, need, opened)
+
+    def _open(
+        self, strand: Strand, conditions: Sequence[Condition], need: int | None, opened: OpenWait | None = None
+    ) -> Wait:
         if strand.id != OWN_TASK and not strand.open_waits:
             self._imply(strand)
         strand.open_waits += 1
         wait = Wait(self.graph.open(strand.node, conditions, need), strand, opened=opened)
         self.waits[wait.handle] = wait
         return wait
+
+    def _enter_chain(self, strand: Strand) -> None:
+        """*strand* is about to wait: enter the request that its execution handles, the one behind that, and so on."""
+        while True:
+            own = strand if strand.id == OWN_TASK else self.strand(strand.session, strand.execution)
+            message = own.leg.message if own.leg is not None else None
+            if message is None or not message.is_unentered:
+                return
+            message.is_unentered = False
+            strand = self.sender(message)
+            message.wait = self._open(strand, (execution(own.node),), None)
+            message.wait.messages.append(message)
 
     def close(self, wait: Wait) -> None:
         """The wait is over, or does not count any more; idempotent."""
@@ -135,8 +178,16 @@ class Waiting:
 
     def open_message(self, message: Message) -> None:
         """Let the sender of *message* wait for its answer."""
+        message.is_unentered = False
         message.wait = self.open(self.sender(message), (condition_of(self, message),), None)
         message.wait.messages.append(message)
+
+    def enter_later(self, message: Message) -> bool:
+        """Whether *message* need not be entered before its execution waits, or its slot is wanted; then noted."""
+        leg = message.legs[0]
+        if len(message.legs) == 1 and leg.state == "running" and leg.strand is None:
+            message.is_unentered = True
+        return message.is_unentered
 
     def open_group(self, group: Group, first: Message) -> None:
         """Let the group's strand wait for *need* of *n* answers; those not yet asked for count as true."""
@@ -146,6 +197,10 @@ class Waiting:
 
     def update(self, message: Message) -> None:
         """What *message* hangs on has changed."""
+        if message.is_unentered:
+            if message.legs[0].by is not None:
+                self.open_message(message)
+            return
         if message.wait is not None and message.wait.handle in self.waits:
             self.graph.change(message.wait.handle, message.index, condition_of(self, message))
 
@@ -193,8 +248,7 @@ def _leg_condition(waiting: Waiting, leg: Leg) -> Condition:
             assert leg.pool is not None
             return slot_condition(waiting, (leg.pool,))
         case "running":
-            assert leg.strand is not None
-            return execution(leg.strand.node)
+            return execution(waiting.execution_of(leg).node)
         case "deferred":
             return execution(leg.by.node) if leg.by is not None else OUTSIDE
         case "ended":
@@ -210,6 +264,7 @@ def slot_condition(waiting: Waiting, pools: Sequence[Pool]) -> Condition:
         elif pool.resource is None:
             return OUTSIDE
         else:
+            waiting.watch(pool)
             conditions.append(resource(pool.resource, 1))
     if len(conditions) == 1:
         return conditions[0]
