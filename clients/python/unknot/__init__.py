@@ -5,10 +5,12 @@ from unknot._connection import Connection, connect
 from unknot._context import Context
 from unknot._event import Event
 from unknot._requests import Answer, Request
+from unknot._run import run
 from unknot._sends import Asked
 from unknot.errors import (
     Cancelled,
     DeadlockDetected,
+    Handled,
     HandlerFailed,
     OverLimit,
     Refused,
@@ -28,6 +30,7 @@ __all__ = [
     "Context",
     "DeadlockDetected",
     "Event",
+    "Handled",
     "HandlerFailed",
     "OverLimit",
     "Refused",
@@ -38,4 +41,5 @@ __all__ = [
     "WaitExpired",
     "WaitFailed",
     "connect",
+    "run",
 ]

@@ -86,11 +86,20 @@ class Agent:
         network: str | None = None,
         timeout: float = 10.0,
         main_runs: bool = True,
+        drain_s: float = 0.0,
     ) -> AsyncIterator[Connection]:
-        """Serve inside this program; gives what ``connect`` gives, for the same agent."""
+        """Serve inside this program; gives what ``connect`` gives, for the same agent.
+
+        *main_runs*: whether code outside of handlers sends. *drain_s*: how long handlers may go on at the end.
+        """
         profile = self._profile(main_runs)
         async with opened(
-            profile, url, network, timeout, lambda links: HandlerServer(links, self._handlers, self._slots)
+            profile,
+            url,
+            network,
+            timeout,
+            lambda links: HandlerServer(links, self._handlers, self._slots),
+            drain_s,
         ) as me:
             yield me
 

@@ -39,6 +39,10 @@ class Connection(Context):
         """What was ignored, repeated, dropped or sent again since the start."""
         return dict(self._links.session.counters)
 
+    async def closed(self) -> None:
+        """Until this session takes part no more: closed, or replaced by another one."""
+        await self._links.session.over.wait()
+
     async def events(self) -> AsyncIterator[Event]:
         """Read events one at a time: this loop serves as one serial main.
 
@@ -57,6 +61,7 @@ async def opened(
     network: str | None,
     timeout: float,
     serve: Callable[[Links], Server],
+    drain_s: float = 0.0,
 ) -> AsyncIterator[Connection]:
     """A session from hello to bye."""
     subjects = Subjects(
@@ -74,6 +79,8 @@ async def opened(
         for topic in profile.topics:
             await session.transport.listen(subjects.topic(topic), receiver.receive_broadcast)
         yield Connection(links, server if isinstance(server, MainReader) else None)
+        if drain_s > 0 and session.ended is None:
+            await session.drain(drain_s)
     finally:
         await session.close()
 

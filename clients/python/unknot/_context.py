@@ -152,13 +152,36 @@ class Context:
         """Send an event without target, for whoever listens; gives its id when the gateway has it."""
         return await self._links.sends.publish(self._strand(), type, data, metadata)
 
+    @overload
     async def ask(
         self,
         target: str,
         type: str,
         data: Any = None,
         *,
-        into: type[T] | Any = Any,
+        timeout: float | None = None,
+        on_reply: OnReply | None = None,
+        on_error: OnError | None = None,
+    ) -> Asked[Any]: ...
+    @overload
+    async def ask(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        into: type[T],
+        timeout: float | None = None,
+        on_reply: OnReply | None = None,
+        on_error: OnError | None = None,
+    ) -> Asked[T]: ...
+    async def ask(
+        self,
+        target: str,
+        type: str,
+        data: Any = None,
+        *,
+        into: Any = Any,
         timeout: float | None = None,
         on_reply: OnReply | None = None,
         on_error: OnError | None = None,

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from unknot import _watchdog
 from unknot._pending import Entry, Pending
 from unknot._running import Running
 from unknot._strands import Execution
@@ -85,6 +86,7 @@ class Session:
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._resuming = False
+        self._watched = False
         self._loop = asyncio.get_running_loop()
 
     # ------------------------------------------------------------------ a life
@@ -93,6 +95,8 @@ class Session:
         """Connect, subscribe, say hello. Unreachable when no server or gateway answers in *timeout* seconds."""
         self.main.own.task = asyncio.current_task()
         await self.transport.open(timeout)
+        _watchdog.watch()
+        self._watched = True
         self.transport.on_up = self._pulse_now
         await self._begin(receive, timeout)
         self._receive = receive
@@ -108,6 +112,9 @@ class Session:
         await self.transport.close()
         if self._timer is not None:
             self._timer.cancel()
+        if self._watched:
+            self._watched = False
+            _watchdog.unwatch()
 
     def end(self, reason: str) -> None:
         """No more heartbeats; everything open ends cancelled, everything held is abandoned."""
@@ -121,9 +128,17 @@ class Session:
             work.abandon(reason)
         self.over.set()
 
-    def leave(self, drain_s: float) -> None:
-        """Take no new work from now on."""
-        self.post("bye", bodies.Bye(self.token, drain_s))
+    async def drain(self, at_most_s: float) -> None:
+        """Take no new work; return when what is held has been answered, or *at_most_s* seconds are over."""
+        self.post("bye", bodies.Bye(self.token, at_most_s))
+        self.running.leaving = asyncio.Event()
+        if self.running.held:
+            try:
+                async with asyncio.timeout(at_most_s):
+                    await self.running.leaving.wait()
+            except TimeoutError:
+                left = len(self.running.held)
+                logger.warning("agent %s: %d events were not finished in %g s", self.agent, left, at_most_s)
 
     # ------------------------------------------------------------------ sending
 
