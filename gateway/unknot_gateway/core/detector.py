@@ -59,10 +59,7 @@ class Detector:
 
     def look(self, now: float) -> None:
         """Take up what other changes than a new request have closed."""
-        for _ in range(self._t.limits.incidents_max):
-            cores = self._t.waiting.graph.found()
-            if not cores:
-                return
+        while cores := self._t.waiting.graph.found():
             for core in cores:
                 self._suspect(core, None, now)
 

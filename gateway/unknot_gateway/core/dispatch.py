@@ -87,8 +87,7 @@ class Dispatch:
     def withdraw(self, leg: Leg) -> None:
         """Take a leg that was never delivered out of all queues."""
         self._t.admission.withdraw(leg)
-        self._t.deadlines.drop("patience", (leg.message.id, leg.agent.id))
-        self._t.deadlines.drop("hint", (leg.message.id, leg.agent.id))
+        self._drop_timers(leg)
         leg.state, leg.pool = "ended", None
 
     def repeat(self, leg: Leg) -> None:
@@ -106,6 +105,7 @@ class Dispatch:
         retry_at = now + self._t.limits.hint_retry_s
         if session.said_hello:
             if retry_at <= min(leg.delivered_at + 2 * session.heartbeat_s, message.deadline_at):
+                leg.has_timer = True
                 self._t.deadlines.set("hint", (message.id, leg.agent.id), retry_at)
             return True
         leg.state = "unheard"
@@ -113,6 +113,7 @@ class Dispatch:
         self._t.waiting.update(message)
         if retry_at > message.opened_at + patience_s(message):
             return False
+        leg.has_timer = True
         self._t.deadlines.set("hint", (message.id, leg.agent.id), retry_at)
         return True
 
@@ -150,6 +151,7 @@ class Dispatch:
         if not self._t.admission.has_room(agent):
             return self._full(agent.id)
         self._t.admission.wait_for_agent(leg)
+        leg.has_timer = True
         self._t.deadlines.set("patience", (message.id, agent.id), min(until, message.deadline_at))
         return None
 
@@ -231,7 +233,8 @@ class Dispatch:
             )
         message.was_delivered = True
         self._t.waiting.update(message)
-        self._t.deadlines.drop("patience", (message.id, leg.agent.id))
+        if leg.has_timer:
+            self._drop_timers(leg)
         deadline_in_s = max(message.deadline_at - now, 0.0) if message.verb != "send" else None
         leg.event = self._event(leg, deadline_in_s, expected_by.id if expected_by else None)
         self._t.count("delivered")
@@ -265,6 +268,11 @@ class Dispatch:
         if redelivered:
             event = redelivery_of(event)
         self._t.out.append(Deliver(session.name, session.id, event))
+
+    def _drop_timers(self, leg: Leg) -> None:
+        leg.has_timer = False
+        self._t.deadlines.drop("patience", (leg.message.id, leg.agent.id))
+        self._t.deadlines.drop("hint", (leg.message.id, leg.agent.id))
 
     def _handler_ended(self, leg: Leg, now: float) -> None:
         pool, leg.pool = leg.pool, None

@@ -51,7 +51,8 @@ class Intake:
         source = self._source(fact, verb, event_id, now)
         if source is None:
             return
-        digest = digest_of(fact.agent, fact.target, fact.type, bytes(envelope.data))
+        data = bytes(envelope.data)
+        digest = digest_of(fact.agent, fact.target, fact.type, data)
         if self._is_known(fact.agent, event_id, digest, fact.reply_to):
             return
         asked_s = envelope.timeout_s if envelope.timeout_s is not None else marks.timeout_s(read)
@@ -68,6 +69,7 @@ class Intake:
             now + marks.holding_timeout_s(asked_s, default_s),
             fact.reply_to if verb == "request" else None,
             asked_s is not None,
+            len(data),
             receipt_to=None if verb == "request" else fact.reply_to,
         )
         self._enter(message, now)

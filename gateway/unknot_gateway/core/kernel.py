@@ -86,9 +86,12 @@ class Kernel:
                 self._stop(now)
             case _:
                 assert_never(fact)
-        self.detector.look(now)
-        self.reception.end_drained(now)
-        self._arm_sweep(now)
+        if tables.waiting.is_touched:
+            tables.waiting.is_touched = False
+            self.detector.look(now)
+            self._arm_sweep(now)
+        if self.reception.draining:
+            self.reception.end_drained(now)
         out, tables.out = tables.out, []
         return out
 
@@ -185,6 +188,7 @@ class Kernel:
             self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)
 
     def _time_passed(self, now: float) -> None:
+        self.tables.waiting.is_touched = True
         self.tables.waiting.graph.drain(self.tables.limits.drain_steps)
         for due in self.tables.deadlines.take(now):
             self._due(due, now)

@@ -21,11 +21,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     remembered_max: int = 100_000
     """Closed ids, oldest first out."""
     remembered_s: float = 30.0
-    """How long a closed id is remembered."""
+    """How long a closed id and its Outcome are remembered; longer where a session is heard more seldom."""
     kept_bytes_max: int = 64 * 1024 * 1024
     """Bodies of Outcomes kept for repetition, oldest first out."""
-    kept_without_hello_s: float = 2.0
-    """An agent without hello names nothing in heartbeats: how long the body of its Outcome is kept."""
     depth_max: int = 64
     """Nested open blocking requests of one chain: more is recursion without an end."""
     groups_max: int = 50_000

@@ -1,19 +1,23 @@
 """Open messages, tombstones, and the Outcomes kept for repetition. An id is one thing once."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from unknot_gateway.core.limits import Limits
-from unknot_gateway.core.records import Message, OpenWait, Session
+from unknot_gateway.core.records import Message, OpenWait
 from unknot_schemas import bodies
 from unknot_schemas.ids import AgentId, EventId
 
 
+_OUTCOME_BYTES: Final = 200
+"""An Outcome without its event."""
+
+
 class Tombstone(Struct, gc=False):
-    """A closed id. *outcome* is None when there was none (one-way), or its body is no longer kept."""
+    """A closed id. *outcome* is None when there was none (one-way), or it had to make room."""
 
     digest: int
     ended_at: float
@@ -40,9 +44,10 @@ class MessageTable:
         self.open: dict[EventId, Message] = {}
         self.waits: dict[EventId, OpenWait] = {}
         self._closed: OrderedDict[EventId, Tombstone] = OrderedDict()
-        self._kept: OrderedDict[EventId, Tombstone] = OrderedDict()
+        self._kept: deque[Tombstone] = deque()
         self.kept_bytes = 0
         self.open_bytes = 0
+        self.remembered_s = limits.remembered_s
 
     @property
     def remembered(self) -> int:
@@ -75,14 +80,14 @@ class MessageTable:
     def add(self, message: Message) -> None:
         """Take *message* in as open."""
         self.open[message.id] = message
-        self.open_bytes += len(bytes(message.envelope.data))
+        self.open_bytes += message.weight
         if message.verb != "send":
             message.source.open[message.id] = message
 
     def remove(self, message: Message) -> None:
         """*message* is open no more."""
         if self.open.pop(message.id, None) is not None:
-            self.open_bytes -= len(bytes(message.envelope.data))
+            self.open_bytes -= message.weight
             message.source.open.pop(message.id, None)
 
     def bury(
@@ -101,41 +106,39 @@ class MessageTable:
         self.forget_old(now)
         return tombstone
 
-    def keep(self, session: Session, event_id: EventId, outcome: bodies.Outcome, now: float) -> None:
-        """Keep the Outcome of a closed id so that it can be repeated to *session*."""
-        tombstone = self._closed.get(event_id)
-        if tombstone is None:
-            return
+    def keep(self, tombstone: Tombstone, outcome: bodies.Outcome) -> None:
+        """Keep the Outcome of a closed id, so that it can be repeated for as long as the id is remembered."""
         tombstone.outcome = outcome
-        tombstone.weight = 200 + (len(bytes(outcome.event.data)) if outcome.event is not None else 0)
+        tombstone.weight = _OUTCOME_BYTES
+        if outcome.event is not None:
+            tombstone.weight += memoryview(outcome.event.data).nbytes
         self.kept_bytes += tombstone.weight
-        self._kept[event_id] = tombstone
-        session.kept.append((now, session.beats, event_id))
-        while self.kept_bytes > self._limits.kept_bytes_max and self._kept:
-            self.let_go(next(iter(self._kept)))
+        self._kept.append(tombstone)
+        while self.kept_bytes > self._limits.kept_bytes_max:
+            self._let_go(self._kept.popleft())
 
-    def let_go(self, event_id: EventId) -> None:
-        """Drop the kept body of *event_id*; its id stays remembered."""
-        tombstone = self._kept.pop(event_id, None)
-        if tombstone is not None:
-            self.kept_bytes -= tombstone.weight
-            tombstone.outcome = None
-
-    def let_go_before(self, session: Session, instant: float) -> None:
-        """Drop what is kept for *session* and ended before *instant*."""
-        kept = session.kept
-        while kept and kept[0][0] < instant:
-            self.let_go(kept.popleft()[2])
+    def remember_for(self, heartbeat_s: float) -> None:
+        """Remember closed ids long enough for a session that is heard every *heartbeat_s* to ask for them."""
+        self.remembered_s = max(self.remembered_s, 3 * heartbeat_s)
 
     def forget_old(self, now: float) -> None:
-        """Forget closed ids beyond their time and number."""
-        closed, limits = self._closed, self._limits
+        """Forget closed ids beyond their time and number, oldest first."""
+        closed, most, oldest_at = self._closed, self._limits.remembered_max, now - self.remembered_s
         while closed:
             event_id = next(iter(closed))
-            if len(closed) <= limits.remembered_max and now - closed[event_id].ended_at < limits.remembered_s:
+            tombstone = closed[event_id]
+            if tombstone.ended_at > oldest_at and len(closed) <= most:
                 return
-            self.let_go(event_id)
             del closed[event_id]
+            if tombstone.outcome is not None:
+                self._let_go(tombstone)
+                if self._kept and self._kept[0] is tombstone:
+                    self._kept.popleft()
+
+    def _let_go(self, tombstone: Tombstone) -> None:
+        if tombstone.outcome is not None:
+            tombstone.outcome = None
+            self.kept_bytes -= tombstone.weight
 
 
 def digest_of(source: Hashable, target: str, event_type: str, data: bytes) -> int:

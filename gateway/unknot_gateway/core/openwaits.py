@@ -2,6 +2,7 @@
 
 from unknot_gateway.core import marks
 from unknot_gateway.core.graph import OUTSIDE, Condition, any_of, execution
+from unknot_gateway.core.messages import Tombstone
 from unknot_gateway.core.records import OpenWait, Session
 from unknot_gateway.core.tables import Tables
 from unknot_gateway.core.waiting import condition_of, slot_condition
@@ -65,10 +66,10 @@ class OpenWaits:
         if self._t.messages.waits.get(wait.id) is not wait:
             return
         self._remove(wait)
-        self._bury(wait, now, kind)
+        tombstone = self._bury(wait, now, kind)
         outcome = bodies.Outcome(wait.id, kind, "no", self._t.epoch, error=error)
         self._t.outcome(wait.session, outcome, None)
-        self._t.messages.keep(wait.session, wait.id, outcome, now)
+        self._t.messages.keep(tombstone, outcome)
 
     def expire(self, wait: OpenWait, now: float) -> None:
         """The deadline of *wait* has come."""
@@ -169,6 +170,6 @@ class OpenWaits:
         if wait.wait is not None:
             self._t.waiting.close(wait.wait)
 
-    def _bury(self, wait: OpenWait, now: float, kind: str) -> None:
+    def _bury(self, wait: OpenWait, now: float, kind: str) -> Tombstone:
         digest = hash((wait.session.name, wait.id, wait.body.generation))
-        self._t.messages.bury(wait.id, digest, now, kind=kind)
+        return self._t.messages.bury(wait.id, digest, now, kind=kind)

@@ -32,7 +32,7 @@ class Reception:
         self._groups = groups
         self._intake = intake
         self._openwaits = openwaits
-        self._draining: set[Session] = set()
+        self.draining: set[Session] = set()
 
     # -- hello
 
@@ -71,6 +71,7 @@ class Reception:
             or (hello.instance is not None and old.hello is not None and old.hello.instance == hello.instance)
         ]
         session = self._t.sessions.open(agent, hello, now)
+        self._t.messages.remember_for(session.heartbeat_s)
         self._t.waiting.pools_added(session.pools)
         self._t.deadlines.set("silence", session, now + self._t.config.session_loss_s)
         for old in replaced:
@@ -166,7 +167,6 @@ class Reception:
         self._compare_deliveries(session, beat.seen, now)
         unknown = self._compare_open(session, beat.open, now)
         not_held = self._compare_held(session, beat.held, now)
-        self._t.messages.let_go_before(session, now - 3 * session.heartbeat_s)
         if reply_to is not None:
             self._t.out.append(Answer(reply_to, bodies.Pulse(True, self._t.epoch, unknown, not_held)))
         return session
@@ -251,12 +251,12 @@ class Reception:
         if drain_s <= 0 or not session.held:
             self.end(session, now, "it said bye")
         else:
-            self._draining.add(session)
+            self.draining.add(session)
             self._t.deadlines.set("drain", session, now + min(drain_s, limits.TIMEOUT_MAX_S))
 
     def end_drained(self, now: float) -> None:
         """A draining session ends with the last thing that it holds."""
-        for session in [session for session in self._draining if not session.held]:
+        for session in [session for session in self.draining if not session.held]:
             self.end(session, now, "it said bye")
 
     def silence(self, session: Session, now: float) -> None:
@@ -285,7 +285,7 @@ class Reception:
         if not session.live:
             return
         self._t.sessions.close(session)
-        self._draining.discard(session)
+        self.draining.discard(session)
         self._t.deadlines.drop("silence", session)
         self._t.deadlines.drop("drain", session)
         queued = self._t.admission.reroute(session.agent)
@@ -295,7 +295,6 @@ class Reception:
             self._settle.cancel(message, now, why)
         self._openwaits.end_session(session, now)
         self._groups.end_session(session)
-        self._t.messages.let_go_before(session, float("inf"))
         self._t.waiting.end_session(session)
         self._t.waiting.pools_removed(session.pools)
         for leg in queued:

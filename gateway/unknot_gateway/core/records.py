@@ -1,6 +1,6 @@
 """The records that the core's tables hold. Each has one owner; others hold references and ask."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Literal
 
 from msgspec import Struct, field
@@ -81,8 +81,6 @@ class Session(Struct, eq=False):
     """Deliveries that no heartbeat has confirmed."""
     held: "dict[EventId, Leg]" = field(default_factory=dict)
     open: "dict[EventId, Message | OpenWait]" = field(default_factory=dict)
-    kept: "deque[tuple[float, int, EventId]]" = field(default_factory=deque)
-    """(ended at, heartbeats then, id) of Outcomes whose bodies are kept."""
     strands: dict[tuple[ExecutionId, StrandId], Strand] = field(default_factory=dict)
     claims: dict[EventId, Literal["running", "deferred", "answered"]] = field(default_factory=dict)
     """What it said to hold, or to have answered, when it resumed after an epoch change."""
@@ -133,6 +131,8 @@ class Leg(Struct, eq=False):
     event: bodies.Delivered | None = None
     omitted: int = 0
     repeated: bool = False
+    has_timer: bool = False
+    """Whether a deadline of its own may be set (patience, a hint)."""
     ended: bool = False
     """Its request has ended; the handler may still run."""
 
@@ -151,6 +151,8 @@ class Message(Struct, eq=False):
     deadline_at: float
     reply_to: str | None
     has_timeout: bool
+    weight: int
+    """Bytes of its data."""
     receipt_to: str | None = None
     """Where a Receipt is still owed."""
     legs: list[Leg] = field(default_factory=list)

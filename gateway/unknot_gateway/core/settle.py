@@ -245,15 +245,16 @@ class Settle:
         self._close_edge(message, answered=kind == "reply")
         self._t.messages.remove(message)
         self._t.deadlines.drop("deadline", message.id)
-        targets = tuple(leg.agent.id for leg in message.legs)
-        self._t.messages.bury(
-            message.id, message.digest, now, kind=kind, targets=targets, blocks=message.verb != "send"
+        targets = tuple([leg.agent.id for leg in message.legs])
+        answers = message.verb != "send"
+        tombstone = self._t.messages.bury(
+            message.id, message.digest, now, kind=kind, targets=targets, blocks=answers
         )
-        if message.verb != "send":
+        if answers:
             handled = handled or message.handled
             outcome = bodies.Outcome(message.id, kind, handled, self._t.epoch, event=event, error=error)
-            self._t.outcome(message.source, outcome, message.reply_to if message.blocks else None)
-            self._keep(message, outcome, now)
+            self._t.outcome(message.source, outcome, message.reply_to)
+            self._t.messages.keep(tombstone, outcome)
         for leg in freed:
             self._dispatch.free(leg, now)
         if message.group is not None:
@@ -291,18 +292,15 @@ class Settle:
             self._t.waiting.close(message.wait)
         message.wait = None
 
-    def _keep(self, message: Message, outcome: bodies.Outcome, now: float) -> None:
-        session = message.source
-        self._t.messages.keep(session, message.id, outcome, now)
-        if not session.said_hello:
-            self._t.messages.let_go_before(session, now - self._t.limits.kept_without_hello_s)
-
 
 _STALE: Final = "the answer came from another session of {!r} than the one that holds the request"
 
 
 def _leg_of(message: Message, agent: AgentId) -> Leg | None:
-    return next((leg for leg in message.legs if leg.agent.id == agent and not leg.ended), None)
+    for leg in message.legs:
+        if leg.agent.id == agent and not leg.ended:
+            return leg
+    return None
 
 
 def held_by(agent: Agent | None, event_id: EventId) -> Leg | None:

@@ -24,6 +24,8 @@ class Waiting:
         self.graph = Graph(check_steps=limits.check_steps)
         self.waits: dict[GraphWait, Wait] = {}
         self.strands: dict[Node, Strand] = {}
+        self.is_touched = False
+        """Whether the graph has changed since this was last set to False."""
         self.implied: dict[GraphWait, Strand] = {}
         """Waits of an own task for one of its strands, by handle."""
 
@@ -49,6 +51,7 @@ class Waiting:
         leg.strand, strand.leg = strand, leg
         if leg.pool is not None and leg.pool.resource is not None:
             self.graph.grant(leg.pool.resource, strand.node)
+            self.is_touched = True
 
     def sender(self, message: Message) -> Strand:
         """The node that stands still until *message* is answered."""
@@ -75,6 +78,7 @@ class Waiting:
             self._drop_implied(strand)
             del self.strands[strand.node]
             self.graph.remove(strand.node)
+            self.is_touched = True
 
     # -- slots
 
@@ -91,6 +95,7 @@ class Waiting:
             if pool.resource is not None:
                 self.graph.remove_resource(pool.resource)
                 pool.resource = None
+                self.is_touched = True
 
     def started(self, leg: Leg, pool: Pool | None) -> None:
         """The handler of *leg* runs, in a slot of *pool* (None: in none)."""
@@ -121,6 +126,7 @@ class Waiting:
         """The handler of *leg* has returned its slot."""
         if pool.resource is not None and leg.strand is not None:
             self.graph.release(pool.resource, leg.strand.node)
+            self.is_touched = True
 
     def handler_ended(self, leg: Leg) -> None:
         """No handler of *leg* runs any more."""
@@ -149,6 +155,7 @@ class Waiting:
         if strand.id != OWN_TASK and not strand.open_waits:
             self._imply(strand)
         strand.open_waits += 1
+        self.is_touched = True
         wait = Wait(self.graph.open(strand.node, conditions, need), strand, opened=opened)
         self.waits[wait.handle] = wait
         return wait
@@ -170,6 +177,7 @@ class Waiting:
         if self.waits.pop(wait.handle, None) is None:
             return
         self.graph.close(wait.handle)
+        self.is_touched = True
         strand = wait.strand
         strand.open_waits -= 1
         if not strand.open_waits:
@@ -203,12 +211,14 @@ class Waiting:
             return
         if message.wait is not None and message.wait.handle in self.waits:
             self.graph.change(message.wait.handle, message.index, condition_of(self, message))
+            self.is_touched = True
 
     def settle(self, message: Message, *, answered: bool) -> None:
         """*message* of a group has ended: for its wait an answer is true for ever, anything else is spent."""
         wait = message.group.wait if message.group is not None else None
         if wait is not None and wait.handle in self.waits:
             self.graph.change(wait.handle, message.index, OUTSIDE if answered else NEVER)
+            self.is_touched = True
 
     def _imply(self, strand: Strand) -> None:
         own = self.strand(strand.session, strand.execution)
