@@ -9,12 +9,14 @@ from tests.house.tree import files, modules, name_of
 pytestmark = pytest.mark.once
 
 FILE_LINES_MAX = 400
+TEST_FILE_LINES_MAX = 600  # laws stand side by side; they need no story
 FUNCTION_LINES_MAX = 40  # without its docstring
 
 
 def test_no_file_is_longer_than_a_story() -> None:
     lines = {name_of(path): len(path.read_text().splitlines()) for path in files("*.py")}
-    assert {name: n for name, n in lines.items() if n > FILE_LINES_MAX} == {}
+    bounds = {name: TEST_FILE_LINES_MAX if name.startswith("tests/") else FILE_LINES_MAX for name in lines}
+    assert {name: n for name, n in lines.items() if n > bounds[name]} == {}
 
 
 def test_no_function_does_more_than_one_thing() -> None:
