@@ -1,7 +1,7 @@
 """A small kernel that echoes, and a bus that remembers: what the shell is tested with, behind the borders."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from nats.aio.client import Client
@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from unknot_gateway.core.effects import Answer, AnyEffect, SendOutcome
 from unknot_gateway.core.facts import AnyFact, EventSeen, InputRefused, Stopped, TimePassed
-from unknot_gateway.shell.bus import NatsBus
+from unknot_gateway.shell.bus import Message, NatsBus
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.loop import Owner
@@ -63,8 +63,8 @@ class MemoryBus:
         self.max_payload = max_payload
         self.published: list[tuple[str, bytes, str]] = []
 
-    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
-        self.published.append((subject, payload, reply))
+    async def publish(self, messages: Iterable[Message]) -> None:
+        self.published += [(message.subject, message.payload, message.reply) for message in messages]
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 
 from tests.shell.rig import PATIENCE_S, until
 from unknot_gateway.shell import bus as bus_module
-from unknot_gateway.shell.bus import NatsBus, NotReachable
+from unknot_gateway.shell.bus import Message, NatsBus, NotReachable
 from unknot_gateway.shell.embedded import EmbeddedServer
 
 
@@ -55,15 +55,15 @@ async def test_a_connection_closed_for_good_is_built_anew_with_its_subscriptions
     await until(lambda: bus.counters["connections_rebuilt"] == 1)
     assert bus.connection is not closed
     assert rebuilt == [bus.connection]
-    await bus.publish("a.b", b"1")
+    await bus.publish([Message("a.b", b"1")])
     await until(lambda: taken.data == [b"1"])
 
 
 async def test_a_payload_over_the_limit_is_counted_and_closes_nothing(bus: NatsBus) -> None:
     taken = Taken()
     await bus.subscribe("a", taken.take)
-    await bus.publish("a", b"x" * (bus.max_payload + 1))
-    await bus.publish("a", b"1")
+    await bus.publish([Message("a", b"x" * (bus.max_payload + 1))])
+    await bus.publish([Message("a", b"1")])
     await until(lambda: taken.data == [b"1"])
     assert bus.counters["unsent"] == 1
     assert bus.counters["connections_closed"] == 0
@@ -75,13 +75,13 @@ async def test_an_error_of_the_server_that_closes_for_good_is_survived(bus: Nats
     await bus.subscribe("a.>", taken.take)
     await bus.connection.publish("a." + "x" * 5_000, b"")
     await until(lambda: bus.counters["connections_rebuilt"] == 1)
-    await bus.publish("a.b", b"1")
+    await bus.publish([Message("a.b", b"1")])
     await until(lambda: taken.data == [b"1"])
 
 
 async def test_publishing_into_a_closed_connection_is_counted_and_does_not_raise(bus: NatsBus) -> None:
     await bus.connection.close()
-    await bus.publish("a", b"1")
+    await bus.publish([Message("a", b"1")])
     assert bus.counters["unsent"] == 1
 
 
@@ -98,7 +98,7 @@ async def test_a_subject_that_is_no_utf8_does_not_end_the_reading(
     )
     await writer.drain()
     await bus.barrier()
-    await bus.publish("a.c", b"3")
+    await bus.publish([Message("a.c", b"3")])
     await until(lambda: len(taken.data) == 3)
     assert bus.counters["disconnects"] == 0
     writer.close()
@@ -115,7 +115,7 @@ async def test_a_taker_that_raises_ends_neither_the_subscription_nor_the_connect
 
     await bus.subscribe("a", take)
     for number in (b"1", b"2"):
-        await bus.publish("a", number)
+        await bus.publish([Message("a", number)])
     await until(lambda: seen == [b"1", b"2"])
     assert bus.counters["connection_errors"] == 2
 
@@ -132,7 +132,7 @@ async def test_what_comes_faster_than_it_is_taken_is_dropped_and_counted(
 
     await bus.subscribe("a", take)
     for number in range(20):
-        await bus.publish("a", b"%d" % number)
+        await bus.publish([Message("a", b"%d" % number)])
     await until(lambda: bus.counters["dropped"] >= 9)
     go_on.set()
     await until(lambda: len(seen) + bus.counters["dropped"] == 20)
@@ -160,7 +160,7 @@ async def test_a_server_that_comes_back_is_found_again_with_nothing_registered_t
     await bus.subscribe("a", taken.take)
     await bus.connection.force_reconnect()
     await until(lambda: bus.counters["reconnects"] == 1)
-    await bus.publish("a", b"1")
+    await bus.publish([Message("a", b"1")])
     await bus.barrier()
     await until(lambda: taken.data == [b"1"])
 

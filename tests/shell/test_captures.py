@@ -14,7 +14,7 @@ from unknot_gateway.shell.settings import Settings
         (["unknot.>"], False, True),
         (["unknot.>"], True, False),
         (["unknot.default.in.*.request.>"], False, True),
-        (["*.default.out.>"], False, True),
+        (["unknot.*.out.>"], False, True),
         (["unknot.other.>"], False, False),
         (["orders.>", "unknot.*.notice.>"], False, True),
         (["unknot"], False, False),

@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
 import nats
 import structlog
+from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -34,6 +35,14 @@ class NotReachable(Exception):
     """No NATS server answers there; the text says where."""
 
 
+class Message(Struct, frozen=True, gc=False):
+    """What goes out. *reply*: the NATS reply subject, or ""."""
+
+    subject: str
+    payload: bytes
+    reply: str = ""
+
+
 class Bus(Protocol):
     """What an owner needs to speak."""
 
@@ -42,8 +51,8 @@ class Bus(Protocol):
         """Bytes of one message that the server takes."""
         ...
 
-    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
-        """Send; what cannot be sent now is counted and lost: heartbeats cure it. Never raises for the network."""
+    async def publish(self, messages: Iterable[Message]) -> None:
+        """Send them in order; what cannot be sent now is counted and lost: heartbeats cure it. Never raises for it."""
         ...
 
 
@@ -96,12 +105,14 @@ class NatsBus:
         self._takes[subject] = take
         await self._subscribe(subject, take)
 
-    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
-        """Send; what cannot be sent now is counted and lost: heartbeats cure it."""
-        try:
-            await self.connection.publish(subject, payload, reply)
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            self._count("unsent", error)
+    async def publish(self, messages: Iterable[Message]) -> None:
+        """Send them in order; what cannot be sent now is counted and lost: heartbeats cure it."""
+        publish = self.connection.publish
+        for message in messages:
+            try:
+                await publish(message.subject, message.payload, message.reply)
+            except (nats.errors.Error, OSError, TimeoutError) as error:
+                self._count("unsent", error)
 
     async def barrier(self) -> None:
         """Return when the server has seen everything before: its PING may pass what was just issued."""

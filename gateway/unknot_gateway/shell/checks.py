@@ -7,6 +7,7 @@ from typing import Final
 
 from unknot_schemas import bodies, errors, ids, limits
 
+_is_id: Final = ids.is_id
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -32,10 +33,7 @@ def check_json(payload: bytes) -> None:
             payload.decode()
         except UnicodeDecodeError as error:
             raise BadInput(errors.BAD_REQUEST, f"the body is no UTF-8: {error}") from error
-    if (
-        payload.count(b"[") + payload.count(b"{") > limits.NESTING_MAX
-        and _nesting(payload) > limits.NESTING_MAX
-    ):
+    if len(payload) > limits.NESTING_MAX and _may_be_deep(payload) and _nesting(payload) > limits.NESTING_MAX:
         raise BadInput(errors.BAD_REQUEST, f"the body is nested deeper than {limits.NESTING_MAX} levels")
 
 
@@ -45,11 +43,17 @@ def check_envelope(envelope: bodies.Envelope) -> None:
         raise BadInput(
             errors.PROTOCOL_UNKNOWN, f"unknot: {envelope.unknot} is not spoken here; {limits.PROTOCOL} is"
         )
-    _check_id("id", envelope.id)
-    _check_id("session", envelope.session)
-    _check_id("execution", envelope.execution)
-    _check_id("strand", envelope.strand)
-    _check_id("run", envelope.run)
+    # Most are absent, and this runs for every message: no call for what is not there.
+    if envelope.id is not None:
+        _check_id("id", envelope.id)
+    if envelope.session is not None:
+        _check_id("session", envelope.session)
+    if envelope.execution is not None:
+        _check_id("execution", envelope.execution)
+    if envelope.strand is not None:
+        _check_id("strand", envelope.strand)
+    if envelope.run is not None:
+        _check_id("run", envelope.run)
     if envelope.group is not None:
         _check_id("group.id", envelope.group.id)
     if envelope.metadata is not None and len(bytes(envelope.metadata)) > limits.METADATA_BYTES_MAX:
@@ -136,7 +140,7 @@ def _check_condition(condition: bodies.WaitCondition) -> None:
 
 
 def _check_id(field: str, value: str | None) -> None:
-    if value is not None and not ids.is_id(value):
+    if value is not None and not _is_id(value):
         raise BadInput(
             errors.BAD_ID, f"{field}: {value[:80]!r} is no id: letters, digits, '_' and '-', at most 64"
         )
@@ -156,6 +160,10 @@ def _check_count(field: str, count: int, most: int) -> None:
 def _check_pattern(field: str, pattern: str) -> None:
     if not ids.is_pattern(pattern):
         raise BadInput(errors.BAD_ID, f"{field}: {pattern[:80]!r} is no pattern of event types ('thread.>')")
+
+
+def _may_be_deep(payload: bytes) -> bool:
+    return payload.count(b"[") + payload.count(b"{") > limits.NESTING_MAX
 
 
 def _nesting(payload: bytes) -> int:

@@ -3,9 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 import msgspec
+from msgspec import Struct
 
 from unknot_gateway.core.effects import (
     Answer,
@@ -16,18 +17,20 @@ from unknot_gateway.core.effects import (
     SendNotice,
     SendOutcome,
 )
+from unknot_gateway.shell.bus import Message
+from unknot_gateway.shell.limits import ADDRESSES_MAX
 from unknot_schemas import bodies, limits
 from unknot_schemas.subjects import Subjects
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Message(NamedTuple):
-    """What goes out. *reply*: the NATS reply subject, or ""."""
+class _Addresses(Struct, frozen=True, gc=False):
+    """Of one session. *event* and *reply*: all but the last part."""
 
-    subject: str
-    payload: bytes
-    reply: str = ""
+    event: str
+    reply: str
+    outcome: str
 
 
 class Egress:
@@ -40,8 +43,10 @@ class Egress:
         self.max_payload = max_payload
         self._subjects = subjects
         self._wall_clock = wall_clock
-        self._second = -1
-        self._second_text = ""
+        self._addresses: dict[tuple[str, str], _Addresses] = {}
+        self._millisecond = -1
+        self._time = ""
+        self._field = b""
 
     def message(self, effect: AnyEffect) -> Message | None:
         """The message that *effect* orders; None if the server would not take it (counted)."""
@@ -59,12 +64,12 @@ class Egress:
         match effect:
             case Deliver():
                 event = effect.event
-                subject = subjects.deliver(effect.agent, effect.session, event.type)
-                reply = subjects.reply(effect.agent, event.id) if effect.answerable else ""
-                return Message(subject, self._stamped(event), reply)
+                session = self._to(effect.agent, effect.session)
+                reply = session.reply + event.id if effect.answerable else ""
+                return Message(session.event + event.type, self._stamped(event), reply)
             case SendOutcome():
                 outcome = effect.outcome
-                to = effect.reply_to or subjects.outcome(effect.agent, effect.session)
+                to = effect.reply_to or self._to(effect.agent, effect.session).outcome
                 return Message(to, _encode(outcome) if outcome.event is None else self._answered(outcome))
             case Answer():
                 return Message(effect.reply_to, _encode(effect.body))
@@ -82,6 +87,20 @@ class Egress:
             case _:
                 assert_never(effect)
 
+    def _to(self, agent: str, session: str) -> _Addresses:
+        known = self._addresses.get((agent, session))
+        if known is None:
+            if len(self._addresses) >= ADDRESSES_MAX:
+                self._addresses.clear()
+            subjects = self._subjects
+            known = _Addresses(
+                subjects.deliver(agent, session, ""),
+                subjects.reply(agent, ""),
+                subjects.outcome(agent, session),
+            )
+            self._addresses[agent, session] = known
+        return known
+
     def _stamped(self, event: bodies.Delivered) -> bytes:
         """The event with ``time``, put before its closing brace: it is never empty, and copying it costs more."""
         encoded = _encode(event)
@@ -94,16 +113,16 @@ class Egress:
             return encoded
         if outcome.error is None:
             return encoded[:-2] + self._time_field() + b"}}"
-        event = msgspec.structs.replace(outcome.event, time=self._time())
+        self._time_field()
+        event = msgspec.structs.replace(outcome.event, time=self._time)
         return _encode(msgspec.structs.replace(outcome, event=event))
 
     def _time_field(self) -> bytes:
-        return b',"time":"%b"' % self._time().encode()
-
-    def _time(self) -> str:
-        """RFC 3339, UTC, milliseconds."""
-        second, millisecond = divmod(round(self._wall_clock() * 1000), 1000)
-        if second != self._second:
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._second_text}.{millisecond:03d}Z"
+        """``,"time":"…"``: RFC 3339, UTC, milliseconds; written anew for each millisecond."""
+        now = round(self._wall_clock() * 1000)
+        if now != self._millisecond:
+            self._millisecond = now
+            second, millisecond = divmod(now, 1000)
+            self._time = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{millisecond:03d}Z"
+            self._field = b',"time":"%b"' % self._time.encode()
+        return self._field

@@ -16,6 +16,8 @@ SUBJECT_CACHE_MAX: Final = 8_192
 """Parsed subjects kept for each network; full: forgotten as a whole, then filled again."""
 LOGGED_ERRORS_PER_S: Final = 5
 """Connection errors logged each second; the rest is only counted."""
+ADDRESSES_MAX: Final = 8_192
+"""Sessions whose subjects are kept written; full: forgotten as a whole, then filled again."""
 
 PING_INTERVAL_S: Final = 2
 """A frozen NATS server is noticed after two of these without an answer."""

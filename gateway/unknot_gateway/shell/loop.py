@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 
 from unknot_gateway.core.effects import AnyEffect
 from unknot_gateway.core.facts import AnyFact, Stopped, TimePassed
-from unknot_gateway.shell.bus import Bus
+from unknot_gateway.shell.bus import Bus, Message
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import AFTER_FAILURE_S, BATCH_MAX, INBOX_MAX
@@ -93,6 +93,7 @@ class Owner:
             self._room.set()
             if self._inbox or self._stopping:
                 self._wake.set()
+            if self._wake.is_set():
                 await asyncio.sleep(0)  # sockets and other networks get their turn
         self._disarm()
 
@@ -102,33 +103,44 @@ class Owner:
         self._wake.set()
 
     async def _turn(self) -> None:
+        """A batch of messages, then the timer if it is due; all is sent in one go, also what precedes a failure."""
+        outbox: list[Message] = []
+        try:
+            self._take_in(outbox)
+            if self._stopping and not self._inbox:
+                self._stopped = True  # before, so that a failure ends it, too
+                self._put_out(self.kernel.handle(_STOPPED, self._clock()), outbox)
+            else:
+                self._look_at_the_time(outbox)
+        finally:
+            await self._bus.publish(outbox)
+
+    def _take_in(self, outbox: list[Message]) -> None:
         inbox = self._inbox
-        ingress, kernel, clock = self._ingress, self.kernel, self._clock
+        read, handle, clock = self._ingress.fact, self.kernel.handle, self._clock
         for _ in range(min(len(inbox), BATCH_MAX)):
             message = inbox.popleft()
-            fact = ingress.fact(message.subject, message.reply, message.data, message.headers)
-            effects = kernel.handle(fact, clock())
-            if effects:
-                await self._carry_out(effects)
-        if self._stopping and not inbox:
-            self._stopped = True  # before, so that a failure ends it, too
-            await self._carry_out(kernel.handle(_STOPPED, clock()))
-        else:
-            await self._look_at_the_time()
+            fact = read(message.subject, message.reply, message.data, message.headers)
+            self._put_out(handle(fact, clock()), outbox)
 
-    async def _look_at_the_time(self) -> None:
+    def _look_at_the_time(self, outbox: list[Message]) -> None:
         now = self._clock()
         due_at = self.kernel.next_wakeup_at()
         if due_at is not None and due_at <= now:
-            await self._carry_out(self.kernel.handle(_TIME_PASSED, now))
+            self._put_out(self.kernel.handle(_TIME_PASSED, now), outbox)
             due_at = self.kernel.next_wakeup_at()
         if due_at is None:
             return
         if due_at <= now:
             self._wake.set()
-            await asyncio.sleep(0)
         else:
             self._arm(due_at)
+
+    def _put_out(self, effects: list[AnyEffect], outbox: list[Message]) -> None:
+        for effect in effects:
+            message = self._egress.message(effect)
+            if message is not None:
+                outbox.append(message)
 
     def _arm(self, due_at: float) -> None:
         """Ring at *due_at* or before: one that rings early is armed again, cheaper than moving it each time."""
@@ -147,9 +159,3 @@ class Owner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    async def _carry_out(self, effects: list[AnyEffect]) -> None:
-        for effect in effects:
-            message = self._egress.message(effect)
-            if message is not None:
-                await self._bus.publish(message.subject, message.payload, message.reply)
