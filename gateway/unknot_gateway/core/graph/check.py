@@ -47,7 +47,7 @@ class Checks:
             self.settle()
         if node in self.model.stuck:
             self.changed = True
-            if behind:
+            if behind or node in self.model.odd:
                 self._spread.append(node)
                 self._work([])
         elif wait is None or not self._is_idle(node, wait):
@@ -60,7 +60,8 @@ class Checks:
 
     def _is_idle(self, node: int, wait: int) -> bool:
         """The usual case: nobody depends on *node* and its new wait is satisfied."""
-        return not has_dependents(self.model, node) and self.model.wait_satisfied(wait)
+        model = self.model
+        return not model.odd and not has_dependents(model, node) and model.wait_satisfied(wait)
 
     # ------------------------------------------------------------------------------ was easier
     def easier(self, nodes: Iterable[int]) -> None:
@@ -79,18 +80,19 @@ class Checks:
         seeds = self._loose.union(*map(self._next_served, self._loose_pools))
         self._loose, self._loose_pools = set(), set()
         self.changed = True
-        self.loosen([node for node in seeds if node in self.model.stuck and self.model.satisfied(node)])
+        model = self.model
+        self.loosen([node for node in seeds if node in model.stuck and (model.odd or model.satisfied(node))])
 
     def _next_served(self, resource: int) -> Iterable[int]:
         row = self.model.resources.get(resource)
-        return served(row) if row is not None else ()
+        if row is None:
+            return ()
+        return [entry[3] for entry in row.stuck] if self.model.odd else served(row)
 
     def leave(self, node: int) -> None:
         """*node*, which is stuck, is about to end."""
         self.changed = True
-        behind = Dependents(self.model, (node,), stuck=True)
-        behind.expand(node)
-        self.easier(behind.seen)
+        self.easier(Dependents(self.model, (node,), stuck=True).direct())
         self._loose.discard(node)
         self.model.unmark(node)
 
@@ -186,9 +188,7 @@ class Checks:
         node = self._spread.pop()
         if node not in self.model.stuck:
             return []
-        behind = Dependents(self.model, (node,))
-        behind.expand(node)
-        return list(behind.seen)
+        return list(Dependents(self.model, (node,)).direct())
 
     def _check(self, node: int, limit: int, wait: int | None = None) -> int | None:
         """Find out whether *node* is stuck, and who is with it; the steps spent, None: more than *limit*.
@@ -199,16 +199,17 @@ class Checks:
         row = model.nodes.get(node)
         if row is None or not row.waits or node in model.stuck:
             return 1
-        if not self._satisfied(node, wait):
-            self.settle()
+        if not model.odd:
             if not self._satisfied(node, wait):
-                self._mark((node,))
-                return 1 + len(row.waits)
-        if not has_dependents(model, node):
-            return 1
-        steps = self._chase(node, limit)
-        if steps:
-            return steps
+                self.settle()
+                if not self._satisfied(node, wait):
+                    self._mark((node,))
+                    return 1 + len(row.waits)
+            if not has_dependents(model, node):
+                return 1
+            steps = self._chase(node, limit)
+            if steps:
+                return steps
         self.settle()
         return self._search(node, limit)
 

@@ -23,8 +23,8 @@ def has_dependents(model: Model, node: int) -> bool:
 class Dependents:
     """The waiting nodes that depend on *starts*, directly or through each other; `closed`: one of them does.
 
-    *stuck*: of the known stuck set; else of all others. *widest* bounds what one node may add: `too_wide`, and the
-    search is void.
+    *stuck*: of the known stuck set; else of all others, through odd stuck ones. *widest* bounds what one node may add:
+    `too_wide`, and the search is void.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Dependents:
         self._starts = set(starts)
         self.todo = list(self._starts)
         self.seen: set[int] = set()
+        self._through: set[int] = set()
         self.closed = self.too_wide = False
         self.spent = 0
         self._scanned: dict[int, int] = {}
@@ -45,6 +46,14 @@ class Dependents:
                 return False
             self.expand(self.todo.pop())
         return not self.too_wide
+
+    def direct(self) -> set[int]:
+        """Only who depends on *starts* directly, or through odd stuck ones."""
+        while self.todo:
+            node = self.todo.pop()
+            if node not in self.seen:
+                self.expand(node)
+        return self.seen
 
     def expand(self, node: int) -> None:
         """Take in who depends on *node* directly."""
@@ -82,6 +91,10 @@ class Dependents:
     def _take(self, node: int) -> None:
         if node in self._starts:
             self.closed = True
-        elif node not in self.seen and (node in self._model.stuck) is self._stuck:
-            self.seen.add(node)
+        elif (node in self._model.stuck) is self._stuck:
+            if node not in self.seen:
+                self.seen.add(node)
+                self.todo.append(node)
+        elif node in self._model.odd and node not in self._through:
+            self._through.add(node)
             self.todo.append(node)

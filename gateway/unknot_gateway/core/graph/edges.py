@@ -67,7 +67,9 @@ class Edges:
 
     def _first_place(self, resource: int, row: ResourceRow) -> dict[int, int]:
         if resource not in self._first:
-            self._first[resource] = {entry[3]: at for at, entry in reversed(list(enumerate(row.stuck)))}
+            places = reversed(list(enumerate(row.stuck)))
+            leaving = self._model.leaving
+            self._first[resource] = {entry[3]: at for at, entry in places if entry[:2] not in leaving}
         return self._first[resource]
 
     def _ahead(self, resource: int, row: ResourceRow, ahead: int) -> int:

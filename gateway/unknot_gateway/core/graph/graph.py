@@ -15,7 +15,7 @@ from unknot_gateway.core.graph.conditions import (
     leaves,
 )
 from unknot_gateway.core.graph.model import ArtifactRow, Model, NodeRow, ResourceRow, WaitRow
-from unknot_gateway.core.graph.report import Core, cores_among, tail_of
+from unknot_gateway.core.graph.report import Core, cores_among, refresh, tail_of
 from unknot_gateway.core.graph.suppose import orphaned, remaining_cores
 
 CHECK_STEPS = 2_000
@@ -154,6 +154,7 @@ class Graph:
     def false_conditions(self, wait: Wait) -> list[int]:
         """Indexes of its conditions that are false given the stuck set; none when it is closed."""
         self._checks.settle()
+        refresh(self._model)
         row = self._model.waits.get(wait)
         conditions = row.conditions if row is not None else ()
         return [at for at, each in enumerate(conditions) if not self._model.true(each, wait, at)]
@@ -307,4 +308,5 @@ class Graph:
         At most *limit* nodes; it ends before a repeat. None when the wait is closed.
         """
         self._checks.settle()
+        refresh(self._model)
         return [Node(node) for node in follow(self._model, wait, limit)]

@@ -24,6 +24,9 @@ from unknot_gateway.core.graph.conditions import (
 Entry = tuple[int, int, int, int]
 """A place in the queue of a resource: wait, spot in the wait, units, waiter. Sorted, it is the order of opening."""
 
+Place = tuple[int, int]
+"""What an entry begins with, and is known by: wait and spot."""
+
 SPOT_BITS = 20
 """The spot of option *j* of condition *i* is ``(i << SPOT_BITS) + j``."""
 
@@ -79,6 +82,10 @@ class Model:
         self.resources: dict[int, ResourceRow] = {}
         self.artifacts: dict[int, ArtifactRow] = {}
         self.stuck: set[int] = set()
+        self.odd: set[int] = set()
+        """Stuck nodes that may leave a queue although they are stuck: see `is_odd`."""
+        self.leaving: set[Place] = set()
+        """Their places that count for nothing now; only right after `report.refresh`."""
 
     # ------------------------------------------------------------------------------------ waits
     def link(self, wait: int, row: WaitRow) -> None:
@@ -88,6 +95,7 @@ class Model:
         waiter.waits = joined(waiter.waits, wait)
         for index, condition in enumerate(row.conditions):
             self.link_condition(wait, row.waiter, index, condition)
+        self._see_if_odd(row.waiter)
 
     def unlink(self, wait: int) -> WaitRow:
         """Take an open wait out."""
@@ -97,6 +105,7 @@ class Model:
         waiter = self.nodes[row.waiter]
         waiter.waits = without(waiter.waits, wait)
         del self.waits[wait]
+        self._see_if_odd(row.waiter)
         return row
 
     def link_condition(self, wait: int, waiter: int, index: int, condition: Condition) -> None:
@@ -136,6 +145,7 @@ class Model:
         self.unlink_condition(wait, row.waiter, index, old)
         row.conditions = (*row.conditions[:index], condition, *row.conditions[index + 1 :])
         self.link_condition(wait, row.waiter, index, condition)
+        self._see_if_odd(row.waiter)
         return old
 
     def entries(self, node: int) -> Iterator[tuple[ResourceRow, Entry]]:
@@ -203,14 +213,38 @@ class Model:
             self.resources[resource].stuck_units += units
         for row, entry in self.entries(node):
             insort(row.stuck, entry)
+        self._see_if_odd(node)
 
     def unmark(self, node: int) -> None:
         """*node* is not, or not known to be, stuck."""
         self.stuck.remove(node)
+        self.odd.discard(node)
         for resource, units in (self.nodes[node].holds or {}).items():
             self.resources[resource].stuck_units -= units
         for row, entry in self.entries(node):
             _take(row.stuck, entry)
+
+    def is_odd(self, node: int) -> bool:
+        """Whether one of its waits may be over without one of its places in a queue, while others keep it stuck.
+
+        Only raw clients open several waits at once for one node, one of them an any-of or quorum over a queue; so
+        this may be slow, and is only exact.
+        """
+        waits = self.nodes[node].waits
+        return len(waits) > 1 and any(self._is_soft(self.waits[wait]) for wait in waits)
+
+    def _is_soft(self, row: WaitRow) -> bool:
+        enough = row.need >= len(row.conditions)
+        return any(
+            leaf.kind == RESOURCE
+            for condition in row.conditions
+            if condition.kind == ANY or not enough
+            for leaf in leaves(condition)
+        )
+
+    def _see_if_odd(self, node: int) -> None:
+        if node in self.stuck:
+            (self.odd.add if self.is_odd(node) else self.odd.discard)(node)
 
     # ---------------------------------------------------- what is true while `stuck` stand still
     def satisfied(self, node: int) -> bool:
@@ -257,7 +291,7 @@ class Model:
             return made is None or not made.producers or not self.stuck.issuperset(made.producers)
         return leaf.kind == TRUE
 
-    def _served(self, row: ResourceRow, units: int, place: tuple[int, int]) -> bool:
+    def _served(self, row: ResourceRow, units: int, place: Place) -> bool:
         """Whoever ahead can go on is out of the way; who cannot keeps what it is served, or blocks all behind."""
         if row.capacity is None:
             return True
@@ -266,6 +300,8 @@ class Model:
             for entry in row.stuck:
                 if entry[:2] >= place:
                     break
+                if entry[:2] in self.leaving:
+                    continue
                 if entry[2] > left:
                     return False
                 left -= entry[2]

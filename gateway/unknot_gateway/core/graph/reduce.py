@@ -11,15 +11,17 @@ from collections.abc import Collection, Set
 from msgspec import Struct
 
 from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
-from unknot_gateway.core.graph.model import SPOT_BITS, Model, ResourceRow, WaitRow
+from unknot_gateway.core.graph.model import SPOT_BITS, Model, Place, ResourceRow, WaitRow
 
 GOES, PENDING, STANDS = range(3)
 """What is known of a node or a condition: it goes on (is true), that is open yet, it stands still (is false)."""
 
 NO_CELL = -1
-"""In a queue only because its waiter is: its own condition decides nothing here."""
+"""Of an entry whose waiter is known to be stuck: it makes nothing true here."""
+NOBODY, MANY = -2, -1
+"""What made a cell true, when it is not the spot of one place in a queue."""
 
-Place = tuple[int, int, int, int, int]
+Entered = tuple[int, int, int, int, int]
 """An entry of a queue, and the cell that it fires when it is served."""
 
 
@@ -27,13 +29,13 @@ class Pool(Struct, gc=False):
     """A resource as the reduction sees it; the places before the cursor are served or gone."""
 
     row: ResourceRow
-    places: list[Place]
+    places: list[Entered]
     base: int = 0
     """Units that are not held by known stuck nodes."""
     held: int = 0
     """Units held by nodes of the region that have not gone on."""
     kept: int = 0
-    """Units served to such nodes."""
+    """Units served to places that have not left."""
     cursor: int = 0
     scanned: int = 0
     """Entries of the queue whose waiters were taken into the region."""
@@ -64,20 +66,27 @@ class Reduction:
         self.todo: list[int] = list(region)
         self.spent = 0
         self._unmet: dict[int, int] = {}
-        self._need: list[int] = []  # by slot: true conditions that are missing; a slot is a wait
-        self._waiter: list[int] = []  # by slot
-        self._slot: list[
-            int
-        ] = []  # by cell: a cell is a condition that is open yet; NO_CELL once it has fired
+        # Places in queues that count for nothing: whose wait is, or can be, over without them.
+        self.left: set[Place] = set()
+        # By slot, which is a wait: true conditions that are missing, and who waits.
+        self._need: list[int] = []
+        self._waiter: list[int] = []
+        # By cell, which is a condition that was open when it was entered: its slot, and what made it true.
+        self._slot: list[int] = []
+        self._by: list[int] = []
         self._watch: dict[int, list[int]] = {}  # node -> cells
         self._makes: dict[int, list[int]] = {}  # node -> artifacts
         self._made: dict[int, list[int]] = {}  # artifact -> cells
         self._pools: dict[int, Pool] = {}
         self._holds: dict[int, list[tuple[Pool, int]]] = {}  # node -> units it holds
-        self._served: dict[int, list[tuple[Pool, int]]] = {}  # node -> units it was served
-        self._queues: dict[int, list[Pool]] = {}  # node -> pools in whose queue it is
+        self._kept: dict[Place, int] = {}  # place -> units it was served
+        self._queues: dict[int, list[tuple[Pool, Place, int]]] = {}  # slot -> its places, with their cells
+        self._slots: dict[int, list[int]] = {}  # node -> slots with places
         self._unsealed: list[Pool] = []
+        self._moved: list[Pool] = []
         self._ready: list[int] = []
+        for node in () if alone else model.odd:
+            self._enter_all(node)
 
     # -------------------------------------------------------------------------------------- run
     def run(self) -> set[int]:
@@ -99,9 +108,11 @@ class Reduction:
             self.add(self.todo.pop())
         elif self._unsealed:
             self._seal(self._unsealed.pop())
+        elif self._moved:
+            self._serve(self._moved.pop())
         elif self._ready:
             self._go(self._ready.pop())
-        return not (self.todo or self._unsealed or self._ready)
+        return not (self.todo or self._unsealed or self._moved or self._ready)
 
     def standing_still(self) -> set[int]:
         """The nodes of the region that have not gone on."""
@@ -119,18 +130,24 @@ class Reduction:
         if node in self._unmet or node in self.done:
             return
         row = self.model.nodes.get(node)
-        waits = [wait for wait in row.waits if wait not in self.ignore] if row is not None else ()
-        missing = [self._missing(wait) for wait in waits]
-        unmet = sum(count > 0 for count in missing)
-        if not unmet:
+        if row is None or not self._enter_all(node):
             self.done.add(node)
             self._ready.append(node)
-            return
-        self._unmet[node] = unmet
-        self._hold(node)
+        else:
+            self._hold(node)
         self.spent += 1
-        for wait, count in zip(waits, missing, strict=True):
-            self._enter(wait, self.model.waits[wait], count)
+
+    def _enter_all(self, node: int) -> int:
+        """Enter the waits of *node* that are not satisfied for sure: how many. A satisfied one leaves all queues."""
+        missing = {}
+        for wait in self.model.nodes[node].waits:
+            if wait not in self.ignore and (count := self._missing(wait)) > 0:
+                missing[wait] = count
+        if missing:
+            self._unmet[node] = len(missing)
+            for wait, count in missing.items():
+                self._enter(wait, self.model.waits[wait], count)
+        return len(missing)
 
     def _missing(self, wait: int) -> int:
         """How many more conditions must become true than are so for sure."""
@@ -177,28 +194,24 @@ class Reduction:
         self._need.append(missing)
         self._waiter.append(row.waiter)
         for index, condition in enumerate(row.conditions):
-            kind = condition.kind
-            if missing <= 0 and kind not in (RESOURCE, ANY):
-                continue  # the wait is satisfied: only its places in queues matter
-            cell = NO_CELL
-            if missing > 0 and self._known(condition) == PENDING:
+            known = self._known(condition)
+            if known == PENDING or (condition.kind == ANY and known == GOES):
                 cell = len(self._slot)
                 self._slot.append(slot)
-            self._await(condition, cell, wait, row.waiter, index << SPOT_BITS)
+                self._by.append(NOBODY if known == PENDING else MANY)
+                self._await(condition, cell, wait, row.waiter, index << SPOT_BITS)
 
     def _await(self, condition: Condition, cell: int, wait: int, waiter: int, spot: int) -> None:
         kind, target = condition.kind, condition.target
-        if kind == RESOURCE:
+        if kind == EXECUTION:
+            self._await_node(target, cell)
+        elif kind == RESOURCE:
             self._queue(target, (wait, spot, condition.units, waiter, cell))
+        elif kind == ARTIFACT and self._known(condition) == PENDING:
+            self._await_artifact(target, cell)
         elif kind == ANY:
             for at, option in enumerate(condition.options, spot):
                 self._await(option, cell, wait, waiter, at)
-        elif cell == NO_CELL:
-            return
-        elif kind == EXECUTION:
-            self._await_node(target, cell)
-        elif kind == ARTIFACT:
-            self._await_artifact(target, cell)
 
     def _await_node(self, node: int, cell: int) -> None:
         if self._node(node) == PENDING:
@@ -231,21 +244,26 @@ class Reduction:
             pool = self._pools[resource] = Pool(self.model.resources[resource], [])
         return pool
 
-    def _queue(self, resource: int, place: Place) -> None:
+    def _queue(self, resource: int, entered: Entered) -> None:
         row = self.model.resources.get(resource)
-        if row is None or row.capacity is None or (place[4] == NO_CELL and not row.fifo):
+        if row is None or row.capacity is None:
             return
         pool = self._pool(resource)
         if not pool.places:
             self._unsealed.append(pool)
-        pool.places.append(place)
-        self._queues.setdefault(place[3], []).append(pool)
+        pool.places.append(entered)
+        slot = self._slot[entered[4]]
+        if row.fifo:
+            if slot not in self._queues:
+                self._queues[slot] = []
+                self._slots.setdefault(entered[3], []).append(slot)
+            self._queues[slot].append((pool, entered[:2], entered[4]))
         if self.grow:
-            self._grow_by(pool, place)
+            self._grow_by(pool, entered)
 
-    def _grow_by(self, pool: Pool, place: Place) -> None:
+    def _grow_by(self, pool: Pool, entered: Entered) -> None:
         row = pool.row
-        ahead = bisect_left(row.queue, place[:2]) if row.fifo else 0
+        ahead = bisect_left(row.queue, entered[:2]) if row.fifo else 0
         holders = row.held if len(pool.places) == 1 else ()
         self.spent += len(holders) + max(0, ahead - pool.scanned)
         if len(holders) + ahead - pool.scanned > self.widest:
@@ -267,41 +285,62 @@ class Reduction:
         if self.standing:
             pool.base -= row.stuck_units
             if row.fifo:
-                pool.places.extend((*entry, NO_CELL) for entry in row.stuck)
+                pool.places += ((*entry, NO_CELL) for entry in row.stuck if entry[3] not in self._unmet)
         pool.places.sort(key=None if row.fifo else _by_units)
         pool.sealed = True
         self.spent += len(pool.places)
         self._serve(pool)
 
     def _serve(self, pool: Pool) -> None:
+        """Walk on from the cursor as far as the units reach."""
         places, fifo = pool.places, pool.row.fifo
-        left = max(0, pool.base - pool.held) - pool.kept
         while pool.cursor < len(places):
-            _, _, units, waiter, cell = places[pool.cursor]
-            if not (fifo and waiter in self.done):
-                if units > left:
+            wait, spot, units, _, cell = places[pool.cursor]
+            if not (fifo and (wait, spot) in self.left):
+                if units > max(0, pool.base - pool.held) - pool.kept:
                     break
                 if fifo:
-                    left -= units
                     pool.kept += units
-                    self._served.setdefault(waiter, []).append((pool, units))
+                    self._kept[wait, spot] = units
                 if cell != NO_CELL:
-                    self._fire(cell)
+                    self._fire(cell, spot if fifo else MANY)
             pool.cursor += 1
             self.spent += 1
 
-    def _fire(self, cell: int) -> None:
-        slot = self._slot[cell]
-        if slot == NO_CELL:
+    def _fire(self, cell: int, by: int) -> None:
+        """A condition is true, because of the place at spot *by*, or of something else."""
+        slot, before = self._slot[cell], self._by[cell]
+        if before == NOBODY:
+            self._by[cell] = by
+            self._need[slot] -= 1
+            if self._need[slot] == 0:
+                self._satisfied(self._waiter[slot])
+        elif before in (MANY, by):
             return
-        self._slot[cell] = NO_CELL
-        self._need[slot] -= 1
-        if self._need[slot] == 0:
-            waiter = self._waiter[slot]
-            self._unmet[waiter] -= 1
-            if self._unmet[waiter] == 0:
-                self.done.add(waiter)
-                self._ready.append(waiter)
+        else:
+            self._by[cell] = MANY  # true without either
+        if self._need[slot] <= 0 and slot in self._queues:
+            self._leave_queues(slot)
+
+    def _satisfied(self, waiter: int) -> None:
+        self._unmet[waiter] -= 1
+        if self._unmet[waiter] == 0 and waiter not in self.standing:
+            self.done.add(waiter)
+            self._ready.append(waiter)
+
+    def _leave_queues(self, slot: int) -> None:
+        """The places without which the wait is satisfied as well count for nothing any more."""
+        surplus = self._need[slot] < 0
+        for pool, place, cell in self._queues[slot]:
+            if surplus or self._by[cell] != place[1]:
+                self._leave(pool, place)
+
+    def _leave(self, pool: Pool, place: Place) -> None:
+        if place not in self.left:
+            self.left.add(place)
+            pool.kept -= self._kept.pop(place, 0)
+            if pool.sealed:
+                self._moved.append(pool)
 
     def _go(self, node: int) -> None:
         """*node* goes on: what waits for it, for what it makes, holds and was served may be true now."""
@@ -310,16 +349,15 @@ class Reduction:
             cells += self._made.pop(made, ())
         self.spent += 1 + len(cells)
         for cell in cells:
-            self._fire(cell)
+            self._fire(cell, MANY)
         for pool, units in self._holds.pop(node, ()):
             pool.held -= units
-            self._queues.setdefault(node, []).append(pool)
-        for pool, units in self._served.pop(node, ()):
-            pool.kept -= units
-        for pool in self._queues.pop(node, ()):
             if pool.sealed:
-                self._serve(pool)
+                self._moved.append(pool)
+        for slot in self._slots.pop(node, ()):
+            for pool, place, _ in self._queues.pop(slot):
+                self._leave(pool, place)
 
 
-def _by_units(place: Place) -> int:
-    return place[2]
+def _by_units(entered: Entered) -> int:
+    return entered[2]

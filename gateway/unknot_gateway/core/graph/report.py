@@ -23,8 +23,18 @@ class Core(Struct, frozen=True):
     waits: tuple[Wait, ...]
 
 
+def refresh(model: Model) -> None:
+    """Find out which places of stuck nodes count for nothing: what is said of single conditions depends on it."""
+    model.leaving = set()
+    if model.odd:
+        reduction = Reduction(model, set())
+        reduction.run()
+        model.leaving = reduction.left
+
+
 def cores_among(model: Model, starts: Iterable[int]) -> list[Core]:
     """The cores that *starts*, known stuck nodes, belong to or rest on; by members."""
+    refresh(model)
     edges = Edges(model, starts)
     found = [_core(model, edges, members) for members in _parts(model, edges)]
     return sorted(found, key=lambda core: [edges.order[member] for member in core.members])
@@ -84,13 +94,15 @@ class Into:
             row = self._model.resources[resource]
             places = [(0, -1)] if any(node in self._inside for node in row.held) else []
             if row.fifo and not places:
-                places = [entry[:2] for entry in row.stuck if entry[3] in self._inside][:1]
+                places = [entry[:2] for entry in row.stuck if entry[3] in self._inside]
+                places = [place for place in places if place not in self._model.leaving]
             self._first[resource] = places[0] if places else None
         return self._first[resource]
 
 
 def tail_of(model: Model, core: Core, cores: Iterable[Core]) -> list[int]:
     """The stuck nodes that belong to no core and rest on *core*, directly or through others of no core; by label."""
+    refresh(model)
     edges = Edges(model, model.stuck)
     others = {member for other in cores for member in other.members}
     found = edges.resting_on(core.members, others)
