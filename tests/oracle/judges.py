@@ -66,9 +66,8 @@ def _bound(world: World, resource: str, blocked: set[str]) -> int | None:
     pool = world.resources.get(resource)
     if pool is None or pool["capacity"] is None:
         return None
-    return max(
-        0, int(pool["capacity"]) - sum(units for name, units in pool["held"].items() if name in blocked)
-    )
+    held = sum(units for name, units in pool["held"].items() if name in blocked)
+    return max(0, int(pool["capacity"] - held))
 
 
 def _walk(world: World, resource: str, key: str, place: int, blocked: set[str], served: set[Entry]) -> bool:
