@@ -56,7 +56,7 @@ async def _serve(
 ) -> None:
     url = server.url if server is not None else str(settings.nats)
     bus = NatsBus(url)
-    await bus.open()
+    await bus.open(settings.connect_s)
     epoch = int(time.time() * 1000)
     owners = [_owner(settings, network, epoch, bus) for network in settings.networks]
     running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from unknot_gateway.core.kernel import KernelConfig, Policy
+from unknot_gateway.shell.limits import CONNECT_PATIENCE_S
 from unknot_schemas import ids, limits
 from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
 
@@ -32,6 +33,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     nats: str | None = None
     """URL of a NATS server; None: an embedded one."""
+    connect_s: float = CONNECT_PATIENCE_S
+    """Patience for that server at the start; afterwards the gateway tries for as long as it lives."""
     port: int = 4222
     """Of the embedded server; 0 or -1: a free one."""
     data: str | None = None

@@ -1,0 +1,232 @@
+"""A whole gateway process: how it starts, what it tells, how it ends."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from tests.shell.test_embedded import alive
+from tests.support import gateway as support
+from tests.support.gateway import Gateway
+from unknot_schemas import Subjects
+
+PATIENCE_S = 5.0
+
+
+@asynccontextmanager
+async def client(url: str) -> AsyncIterator[Client]:
+    """A raw client."""
+    connection = await nats.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def hello(raw: Client, subjects: Subjects, agent: str) -> str:
+    """A session of *agent*; its token."""
+    session = secrets.token_urlsafe(16)
+    body = json.dumps({"session": session, "concurrency": 4}).encode()
+    answer = await raw.request(subjects.verb(agent, "hello"), body, timeout=PATIENCE_S)
+    assert json.loads(answer.data)["ok"], answer.data
+    return session
+
+
+async def api(raw: Client, subjects: Subjects, endpoint: str, **question: Any) -> Any:
+    """What the api says."""
+    answer = await raw.request(subjects.api(endpoint), json.dumps(question).encode(), timeout=PATIENCE_S)
+    return json.loads(answer.data) if answer.data else answer.headers
+
+
+def request_body(timeout_s: float = 30, **more: Any) -> bytes:
+    return json.dumps({"unknot": 1, "id": secrets.token_urlsafe(16), "timeout_s": timeout_s, **more}).encode()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
+
+
+async def test_a_request_is_carried_there_and_back(gateway: Gateway) -> None:
+    subjects = Subjects(gateway.network)
+    async with client(gateway.nats) as raw:
+        session = await hello(raw, subjects, "echo")
+
+        async def echo(message: Any) -> None:
+            await message.respond(json.dumps(json.loads(message.data)["data"]).encode())
+
+        await raw.subscribe(f"{subjects.root}.out.echo.{session}.event.>", cb=echo)
+        await raw.flush()
+        answer = await raw.request(
+            subjects.event("cli", "request", "echo", "say"), b'{"hi":1}', timeout=PATIENCE_S
+        )
+    outcome = json.loads(answer.data)
+    assert (outcome["outcome"], outcome["event"]["data"]) == ("reply", {"hi": 1})
+    assert outcome["epoch"] == gateway.epoch
+
+
+async def test_a_stop_ends_every_open_wait_and_the_process_with_success() -> None:
+    gateway = support.start()
+    subjects = Subjects()
+    raw = await nats.connect(gateway.nats, allow_reconnect=False, error_cb=_quiet)
+    session = await hello(raw, subjects, "busy")
+    taken = await raw.subscribe(f"{subjects.root}.out.busy.{session}.event.>")
+    ended: list[Any] = []
+
+    async def end(message: Any) -> None:
+        ended.append(json.loads(message.data))
+
+    await raw.subscribe("_INBOX.open.*", cb=end)
+    for number in range(3):
+        await raw.publish(
+            subjects.event("cli", "request", "busy", "work"), request_body(), reply=f"_INBOX.open.{number}"
+        )
+    for _ in range(3):
+        await taken.next_msg(PATIENCE_S)
+    code = await asyncio.to_thread(gateway.stop)
+    assert code == 0
+    assert [outcome["outcome"] for outcome in ended] == ["cancelled"] * 3
+    assert {outcome["error"]["code"] for outcome in ended} == {"gateway_stopped"}
+    assert gateway.server_pid is not None
+    assert not alive(gateway.server_pid)
+    await raw.close()
+
+
+def test_a_killed_gateway_takes_its_server_with_it() -> None:
+    gateway = support.start()
+    assert gateway.server_pid is not None
+    assert alive(gateway.server_pid)
+    gateway.kill()
+    pid = gateway.server_pid
+    wait_until(lambda: not alive(pid))
+
+
+def test_a_gateway_whose_server_ends_ends_with_a_failure_and_the_reason() -> None:
+    gateway = support.start()
+    assert gateway.server_pid is not None
+    os.kill(gateway.server_pid, signal.SIGKILL)
+    assert gateway.process.wait(PATIENCE_S) == 1
+    wait_until(lambda: "the embedded NATS server ended" in "".join(gateway.log))
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """``unknot serve`` that ends by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "unknot_gateway", "serve", *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(support.paths())},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_no_server_where_one_was_named_is_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNKNOT_CONNECT_S", "0.5")
+    ended = serve("--nats", "nats://127.0.0.1:1")
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert "no NATS server at nats://127.0.0.1:1" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--network", "a b"], ["--policy", "loud"], ["--config", "no/such/file"], ["--port", "70000"]],
+)
+def test_settings_that_cannot_be_used_are_code_2(arguments: list[str]) -> None:
+    ended = serve(*arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Error" in ended.stderr
+
+
+def test_a_ready_file_is_written_whole(tmp_path: Path) -> None:
+    file = tmp_path / "ready.json"
+    with support.running("--ready-file", str(file)) as gateway:
+        assert json.loads(file.read_text())["nats"] == gateway.nats
+
+
+def test_every_log_line_is_json_with_level_event_and_time() -> None:
+    with support.running() as gateway:
+        pass
+    lines = [line for line in gateway.log if line]
+    assert len(lines) == len(gateway.logged) >= 3
+    for record in gateway.logged:
+        assert {"level", "event", "timestamp"} <= record.keys()
+
+
+async def test_nothing_crosses_between_networks() -> None:
+    with support.running(networks=["one", "two"]) as gateway:
+        async with client(gateway.nats) as raw:
+            await hello(raw, Subjects("one"), "elm")
+            for network, there in (("one", 1), ("two", 0)):
+                assert (await api(raw, Subjects(network), "agents"))["total"] == there
+
+
+async def test_the_api_is_a_micro_service(gateway: Gateway) -> None:
+    subjects = Subjects(gateway.network)
+    async with client(gateway.nats) as raw:
+        about = json.loads((await raw.request("$SRV.INFO.unknot", b"", timeout=PATIENCE_S)).data)
+        names = {endpoint["subject"] for endpoint in about["endpoints"]}
+        assert {subjects.api(name) for name in ("waits", "agents", "stats")} <= names
+        stats = await api(raw, subjects, "stats")
+        assert (stats["network"], stats["epoch"]) == (gateway.network, gateway.epoch)
+        assert (await api(raw, subjects, "waits", limit="many"))["Nats-Service-Error-Code"] == "400"
+
+
+async def test_the_api_shows_some_waits_and_says_how_many_there_are(gateway: Gateway) -> None:
+    subjects = Subjects(gateway.network)
+    async with client(gateway.nats) as raw:
+        session = await hello(raw, subjects, "busy")
+        await raw.subscribe(f"{subjects.root}.out.busy.{session}.event.>", cb=_ignore)
+        for _ in range(30):
+            await raw.publish(subjects.event("cli", "request", "busy", "work"), request_body())
+        await raw.flush()
+        answer = await api(raw, subjects, "waits", limit=20)
+        assert (answer["total"], len(answer["rows"])) == (30, 20)
+        assert answer["rows"][0]["target"] == "busy"
+        assert len((await api(raw, subjects, "waits"))["rows"]) == 30
+
+
+async def test_a_stream_that_captures_the_prefix_is_warned_of() -> None:
+    with support.running() as first:
+        async with client(first.nats) as raw:
+            await raw.jetstream().add_stream(name="GREEDY", subjects=["unknot.>"])
+            with support.running(nats=first.nats, networks=["other"]) as second:
+                pass
+    warnings = [record for record in second.logged if record["level"] == "warning"]
+    assert [record["stream"] for record in warnings] == ["GREEDY"]
+
+
+async def test_bad_input_of_every_kind_leaves_the_gateway_at_work(gateway: Gateway) -> None:
+    subjects = Subjects(gateway.network)
+    async with client(gateway.nats) as raw:
+        for body in (b"{", b"\xff", b"[" * 100_000, b'{"unknot":1,"id":7}', b"x" * 600_000):
+            for verb in ("request.elm.work", "reply.r1", "hello", "facts", "nonsense", "publish.a.b"):
+                subject = f"{subjects.root}.in.birch.{verb}"
+                answer = await raw.request(subject, body, timeout=PATIENCE_S)
+                said = json.loads(answer.data)
+                assert said.get("error"), (verb, body[:20], said)
+        stats = await api(raw, subjects, "stats")
+    assert stats["counters"]["shell.refused"] == 30
+    assert "shell.failed" not in stats["counters"]
+
+
+async def _ignore(message: Any) -> None:
+    """Taken, never answered."""
+
+
+async def _quiet(error: Exception) -> None:
+    """The server ends with the gateway."""
