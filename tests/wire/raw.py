@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import nats
@@ -59,7 +59,8 @@ class Inbox:
         try:
             return await asyncio.wait_for(taker[1], within)
         except TimeoutError:
-            raise AssertionError(f"no {what} within {within} s; not taken: {self._left[-5:]}") from None
+            left = [(a.kind, a.body) for a in self._left[-5:]]
+            raise AssertionError(f"no {what} within {within} s; not taken: {left}") from None
         finally:
             self._takers.remove(taker)
 
@@ -108,7 +109,8 @@ class Net:
         return await self.call(self.subjects.api(endpoint), body)
 
     async def rows(self, endpoint: str) -> list[Json]:
-        """All rows of one of the gateway's tables."""
+        """All rows of one of the gateway's tables, after all that this connection sent so far."""
+        await self.settled()
         return (await self.api(endpoint, {"limit": 10_000}))["rows"]
 
     async def waits(self) -> list[Json]:
@@ -120,8 +122,9 @@ class Net:
         return next((w for w in await self.rows("waits") if w["id"] == wait_id), None)
 
     async def counter(self, name: str) -> int:
-        """How often the gateway counted *name*."""
-        return (await self.api("stats"))["counters"].get(name, 0)
+        """How often the gateway counted *name*, under whatever heading."""
+        counters = (await self.api("stats"))["counters"]
+        return sum(n for key, n in counters.items() if f".{key}".endswith(f".{name}"))
 
     async def listen(self, subject: str) -> Inbox:
         """What comes on *subject*, a NATS pattern, from now on."""
@@ -351,17 +354,20 @@ class Peer:
     async def beating(self, every: float = 0.4) -> Any:
         """Heartbeats go on by themselves inside."""
 
+        over = asyncio.Event()
+
         async def beat() -> None:
-            while True:
+            while not over.is_set():
                 await self.heartbeat()
-                await asyncio.sleep(every)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), every)
 
         task = asyncio.create_task(beat())
         try:
             yield self
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            over.set()
+            await task
 
     # what it gets
 

@@ -55,6 +55,12 @@ async def nobody_is_told(net: Net, *peers: Peer) -> None:
         assert not [o for o in peer.inbox.left("outcome") if o["outcome"] == "deadlock"], peer.agent
 
 
+def untimed(outcome: Json) -> Json:
+    """*outcome* without the instant of its sending, which is for people only."""
+    event = {k: v for k, v in outcome.get("event", {}).items() if k != "time"}
+    return {**outcome, "event": event}
+
+
 async def in_hand(asker: Peer, worker: Peer, **fields: Any) -> Json:
     """*worker* handles a request of *asker*; the event that it handles."""
     request_id = await asker.request(worker, **fields)

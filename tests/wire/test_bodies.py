@@ -267,7 +267,7 @@ async def test_a_wait_timeout_that_cannot_be_is_60_s_and_above_the_cap_3600_s(
     await net.tell(
         birch.subject("send", elm, "work.do"), birch.envelope({"id": new_id(), "metadata": metadata})
     )
-    assert holds - 1 < (await elm.event())["deadline_in_s"] <= holds
+    assert holds - 1 < (await elm.event())["deadline_in_s"] <= holds + 0.001
 
 
 @pytest.mark.parametrize(("given", "holds"), [(None, 60), (0, 60), (-3, 60), (2.5, 2.5), (1e7, 3600)])
@@ -277,7 +277,7 @@ async def test_receipt_and_delivery_say_what_timeout_holds(
     birch, elm = await net.peer("birch"), await net.worker("elm")
     receipt = await birch.ask(elm, timeout_s=given)
     assert receipt["timeout_s"] == holds
-    assert holds - 1 < (await elm.event())["deadline_in_s"] <= holds
+    assert holds - 1 < (await elm.event())["deadline_in_s"] <= holds + 0.001
 
 
 # ---- sessions and executions named in bodies
@@ -365,7 +365,7 @@ async def test_expired_says_what_the_wait_really_hung_on(net: Net) -> None:
     assert outcome["outcome"] == "expired"
     assert outcome["error"]["code"] == "expired"
     chain = outcome["error"]["detail"]["chain"]
-    assert elm.agent in chain[-2] or elm.agent in chain[0]
+    assert elm.agent in chain[0]
     assert flint.agent in chain[-1]
 
 

@@ -133,8 +133,7 @@ async def test_a_pool_saturated_by_its_own_sub_requests(net: Net) -> None:
     first = await worker.request(worker, "sub.task", execution=e1["id"])
     await nobody_is_told(net, worker)
     second = await worker.request(worker, "sub.task", execution=e2["id"])
-    report = await all_end_in_deadlock((worker, first), (worker, second), cycle=[worker])
-    assert report["members_total"] == 2
+    await all_end_in_deadlock((worker, first), (worker, second), cycle=[worker])
 
 
 async def test_a_pool_with_one_slot_that_may_still_be_freed_is_none(net: Net) -> None:
@@ -415,13 +414,12 @@ async def test_a_loop_that_reads_on_still_owes_the_answer(net: Net) -> None:
 
 
 async def test_an_execution_that_the_gateway_never_saw_can_be_a_member(net: Net) -> None:
-    """After a take-over it has seen none: a turn that a timer started counts like one that a request started."""
-    birch, elm = await net.worker("birch"), await net.worker("elm")
-    event = await in_hand(await net.peer("cli"), birch)
-    first = await birch.request(elm, execution=event["id"])
-    inner = await elm.event()
-    second = await elm.request(birch, execution=inner["id"])
-    await all_end_in_deadlock((birch, first), (elm, second))
+    """After a take-over it has seen none."""
+    birch, elm = await net.worker("birch"), await net.peer("elm")
+    event = await in_hand(elm, birch)
+    await birch.defer(event, by="begun-before")
+    closing = await birch.request(elm, execution="begun-before")
+    await all_end_in_deadlock((elm, event["id"]), (birch, closing), cycle=[birch, elm])
 
 
 async def test_an_answer_on_its_way_is_no_deadlock(net: Net) -> None:

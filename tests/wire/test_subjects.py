@@ -326,7 +326,7 @@ async def test_the_api_lists_waits_and_agents(net: Net) -> None:
     assert row["waiter"] == birch.agent
     assert row["target"] == elm.agent
     assert row["type"] == "review.wanted"
-    assert row["state"] == "delivered"
+    assert row["state"] == "running"
     rows = {a["agent"]: a for a in await net.rows("agents")}
     assert rows[elm.agent]["session"] == elm.session
     assert rows[elm.agent]["busy"] == 1
