@@ -78,18 +78,22 @@ class Reader:
                 assert says(expected, printed), f"$ {command}\n{printed}\nbut the document says:\n{expected}"
 
     def run(self, command: str) -> str:
-        """What *command* prints; it must end well."""
-        done = subprocess.run(
+        """What *command* prints; it must end well, and soon."""
+        with subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.folder,
             env=self._variables,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}{self._logs()}"
-        return done.stdout
+        ) as process:
+            try:
+                printed, complained = process.communicate(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                printed, complained = process.communicate()
+        assert process.returncode == 0, f"$ {command}\n{printed}{complained}{self._logs()}"
+        return printed
 
     def _stay(self, command: str, expected: str) -> None:
         log = self.folder / f"terminal-{len(self._staying)}.log"
