@@ -47,6 +47,23 @@ def prefixed_house(house: Gateway) -> Iterator[Gateway]:
         yield gateway
 
 
+@pytest.fixture(scope="session")
+def strict_house(house: Gateway) -> Iterator[Gateway]:
+    """A gateway as it runs outside of development: an agent's reply subjects are under its own inbox."""
+    with support.running(
+        nats=house.nats, networks=["strict"], environment={"UNKNOT_ANY_INBOX": "false"}
+    ) as own:
+        yield own
+
+
+@pytest.fixture
+async def strict(strict_house: Gateway) -> AsyncIterator[Net]:
+    """A connection to it that publishes and listens, and asks nothing by itself."""
+    net = await connect(strict_house.nats, Subjects("strict"))
+    yield net
+    await net.nc.close()
+
+
 @pytest.fixture
 async def net(house: Gateway) -> AsyncIterator[Net]:
     """A connection to the shared gateway, policy fail_all."""

@@ -2,9 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from tests.wire.raw import Json, Net, Peer, new_id
+from tests.wire.raw import Net, Peer, new_id
 from tests.wire.shapes import in_hand
 
 
@@ -84,6 +82,7 @@ async def test_a_reply_to_a_queued_request_takes_it_out(net: Net) -> None:
 async def test_a_one_way_event_waits_at_most_its_timeout_then_it_is_dropped(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
     busy = await in_hand(birch, elm)
+    dropped = await net.counter("dropped.expired")
     await birch.send(elm, "too.late", timeout_s=0.3)
     await birch.send(elm, "in.time", timeout_s=20)
     await asyncio.sleep(0.5)
@@ -91,6 +90,7 @@ async def test_a_one_way_event_waits_at_most_its_timeout_then_it_is_dropped(net:
     await elm.event("in.time")
     await net.settled()
     assert not elm.inbox.left("event")
+    assert await net.counter("dropped.expired") == dropped + 1
 
 
 async def test_a_one_way_event_holds_a_slot_until_done(net: Net) -> None:
@@ -392,19 +392,17 @@ async def test_an_expect_takes_only_what_its_source_sends(net: Net) -> None:
 # ---- bounds
 
 
-@pytest.mark.parametrize("kind", ["request", "send"])
-async def test_a_full_queue_answers_over_limit_and_when_to_come_again(
-    net: Net, kind: str, queue_max: int
-) -> None:
-    birch, elm = await net.peer("birch"), await net.worker("elm")
+async def test_a_full_queue_answers_over_limit_and_when_to_come_again(net: Net, queue_max: int) -> None:
+    birch, elm, flint = await net.peer("birch"), await net.worker("elm"), await net.echo("flint")
     await in_hand(birch, elm)
     for _ in range(queue_max):
-        fields = birch.envelope({"id": new_id(), "timeout_s": 20})
-        await net.tell(birch.subject("send", elm, "work.do"), fields)
-    await net.settled()
-    answer: Json = await (birch.send_and_wait(elm) if kind == "request" else birch.send(elm))
-    assert answer.get("outcome", "over_limit") == "over_limit"
-    assert answer["error"]["code"] == "over_limit"
-    assert answer["error"]["detail"]["retry_after_s"] > 0
-    flint = await net.echo("flint")
+        await net.tell(birch.subject("send", elm, "work.do"), birch.envelope({"id": new_id()}))
+    receipt = await birch.send(elm)
+    assert receipt["ok"] is False
+    outcome = await birch.send_and_wait(elm)
+    assert outcome["outcome"] == "over_limit"
+    assert outcome["handled"] == "no"
+    for refused in (receipt, outcome):
+        assert refused["error"]["code"] == "over_limit"
+        assert refused["error"]["detail"]["retry_after_s"] > 0
     assert (await birch.send_and_wait(flint, data=1))["outcome"] == "reply", "nobody else is concerned"

@@ -31,12 +31,22 @@ async def test_another_protocol_is_refused(net: Net) -> None:
 
 async def test_a_token_once_used_is_refused(net: Net) -> None:
     birch = await net.peer("birch")
-    for agent in (birch.agent, net.name("elm")):
-        receipt = await net.verb(agent, "hello", {"session": birch.session, "protocol": 1})
-        assert receipt["error"]["code"] == "session_used"
+    body = {"session": birch.session, "protocol": 1}
+    assert (await net.verb(net.name("elm"), "hello", body))["error"]["code"] == "session_used"
     await birch.bye()
-    receipt = await net.verb(birch.agent, "hello", {"session": birch.session, "protocol": 1})
-    assert receipt["error"]["code"] == "session_used"
+    assert (await net.verb(birch.agent, "hello", body))["error"]["code"] == "session_used"
+
+
+async def test_the_same_hello_again_is_the_same_session(net: Net) -> None:
+    """Its Welcome was lost."""
+    birch, elm = await net.peer("birch"), await net.worker("elm", instance="elm-1")
+    event = await in_hand(birch, elm)
+    first = elm.welcome
+    assert await elm.hello(concurrency=1, instance="elm-1") == first
+    await elm.answer(event, "went on")
+    assert (await birch.outcome(event["id"]))["outcome"] == "reply"
+    await net.settled()
+    assert not elm.inbox.left("session.replaced")
 
 
 async def test_session_0_belongs_to_those_who_say_no_hello(net: Net) -> None:
@@ -200,6 +210,34 @@ async def test_a_session_that_drains_ends_after_drain_s_at_the_latest(net: Net) 
     await net.settled()
     assert not birch.inbox.left("outcome")
     assert (await birch.outcome(event["id"]))["outcome"] == "responder_lost"
+
+
+async def test_a_main_pool_that_is_withdrawn_has_no_reader(net: Net) -> None:
+    """The program's loop has ended: what is held or queued for it alone ends at once, the session lives on."""
+    birch, elm, flint = await net.peer("birch"), await net.peer("elm"), await net.worker("flint")
+    held = await in_hand(birch, elm)
+    queued = await birch.request(elm)
+    own = await in_hand(elm, flint)
+    await elm.hello(resume=True, pools=[], **elm.state())
+    for request_id in (held["id"], queued):
+        outcome = await birch.outcome(request_id)
+        assert outcome["outcome"] == "refused"
+        assert outcome["error"]["code"] == "no_reader"
+    await net.settled()
+    assert not elm.inbox.left("event")
+    await flint.answer(own, "for the script")
+    assert (await elm.outcome(own["id"]))["outcome"] == "reply"
+
+
+async def test_what_another_pool_serves_goes_on_when_the_main_pool_is_withdrawn(net: Net) -> None:
+    birch = await net.peer("birch")
+    handlers = {"slots": 1, "types": ["handled.>"]}
+    elm = await net.peer("elm", pools=[{"slots": 1, "main": True}, handlers])
+    request_id = await birch.request(elm, "handled.here")
+    event = await elm.event()
+    await elm.hello(resume=True, pools=[handlers], **elm.state())
+    await elm.answer(event, "yes")
+    assert (await birch.outcome(request_id))["outcome"] == "reply"
 
 
 async def test_one_way_events_in_the_hands_of_a_session_that_ends_concern_nobody(net: Net) -> None:

@@ -305,6 +305,26 @@ async def test_the_gateway_never_forwards_a_reply_subject(net: Net) -> None:
         assert came.reply in ("", net.subjects.reply(elm.agent, came.body["id"]))
 
 
+async def test_a_reply_subject_is_legal_only_under_the_inbox_of_that_agent(strict: Net) -> None:
+    """The server does not check what reply subject a client names."""
+    net = strict
+    birch, elm = await net.stranger("birch"), await net.stranger("elm")
+    own, others = f"_INBOX.{birch.agent}.1", f"_INBOX.{elm.agent}.1"
+    at_own, at_others = await net.listen(own), await net.listen(f"_INBOX.{elm.agent}.>")
+    about = birch.envelope({"id": (first := new_id()), "timeout_s": 20})
+    await net.tell(birch.subject("request", elm, "work.do"), about, reply=others)
+    await net.tell(net.subjects.reply(elm.agent, (await elm.event())["id"]), b"1")
+    assert (await birch.outcome(first))["outcome"] == "reply", "as if none had been given"
+    about = birch.envelope({"id": (second := new_id()), "timeout_s": 20})
+    await net.tell(birch.subject("request", elm, "work.do"), about, reply=own)
+    await net.tell(net.subjects.reply(elm.agent, (await elm.event())["id"]), b"2")
+    assert (await at_own.take(lambda _: True, "outcome")).body["request_id"] == second
+    await net.tell(birch.subject("send", elm, "work.do"), b"not json", reply=others)
+    await net.tell(birch.subject("send", elm, "work.do"), b"not json", reply=own)
+    assert (await at_own.take(lambda _: True, "receipt")).body["ok"] is False
+    assert not at_others.all
+
+
 # ---- the api, networks, prefix
 
 
