@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import nats
 
-from tests.benchmarks.raw_agent import RawAgent
+from tests.benchmarks.raw_agent import Event, RawAgent
 from unknot_schemas import Subjects
-from unknot_schemas.bodies import Delivered, Outcome
+from unknot_schemas.bodies import Outcome
 from unknot_schemas.errors import LATE_REPLY
 
 SHARES = {"at_once": 70, "twice": 4, "soon": 4, "silent": 10, "late": 10, "race": 2}
@@ -74,7 +74,7 @@ class Responder:
         self._group = group
         self._seen: set[str] = set()
 
-    async def on_event(self, event: Delivered) -> None:
+    async def on_event(self, event: Event) -> None:
         fate = msgspec.json.decode(event.data, type=Fate)
         if event.id in self._seen:
             self._judge.fault("delivered twice", event)

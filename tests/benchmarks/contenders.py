@@ -11,9 +11,8 @@ from nats.aio.msg import Msg
 
 from tests.benchmarks.load import Lane, Start
 from tests.benchmarks.machine import gateway, program, python
-from tests.benchmarks.raw_agent import RawAgent, raw_agent
+from tests.benchmarks.raw_agent import Event, RawAgent, raw_agent
 from unknot import Agent, Context
-from unknot_schemas.bodies import Delivered
 
 LANES_MAX = 512
 SLOTS = 1024
@@ -108,7 +107,7 @@ async def unknot_sdk(url: str) -> AsyncIterator[Contender]:
 async def raw_pair(url: str, network: str) -> AsyncIterator[Start]:
     """An asker that handles LANES_MAX events at once and an answerer: each lane asks as one handled event."""
 
-    async def echo(event: Delivered) -> None:
+    async def echo(event: Event) -> None:
         await answerer.reply(event.id, bytes(event.data))
 
     answerer = await raw_agent(url, network, "answerer", SLOTS, echo)

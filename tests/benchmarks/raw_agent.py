@@ -17,7 +17,6 @@ from nats.aio.msg import Msg
 from unknot_schemas import Subjects
 from unknot_schemas.bodies import (
     Confirm,
-    Delivered,
     Done,
     Envelope,
     Facts,
@@ -36,11 +35,20 @@ HEARTBEAT_S = 5.0
 ANSWER_S = 10.0
 _encode = msgspec.json.Encoder().encode
 _outcome = msgspec.json.Decoder(Outcome)
-_delivered = msgspec.json.Decoder(Delivered)
 _receipt = msgspec.json.Decoder(Receipt)
 _confirm = msgspec.json.Decoder(Confirm)
 
-OnEvent = Callable[[Delivered], Awaitable[None]]
+
+class Event(msgspec.Struct, gc=False):
+    """What a bare agent reads of a delivered event."""
+
+    id: str
+    data: msgspec.Raw
+    seq: int | None = None
+
+
+OnEvent = Callable[[Event], Awaitable[None]]
+_event = msgspec.json.Decoder(Event)
 
 
 class RawAgent:
@@ -153,11 +161,11 @@ class RawAgent:
             elif not waiting[0].done():  # else: given up
                 waiting[0].set_result(outcome)
         elif what.startswith("event."):
-            await self._event(_delivered.decode(msg.data))
+            await self._event(_event.decode(msg.data))
         elif what == f"control.{CONTROL_CONFIRM}":
             await self.tell("facts", self._facts(_confirm.decode(msg.data)))
 
-    async def _event(self, event: Delivered) -> None:
+    async def _event(self, event: Event) -> None:
         if event.seq is not None:
             self._seen = max(self._seen, event.seq)
         if self._on_event is not None:

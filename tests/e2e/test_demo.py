@@ -117,13 +117,13 @@ def shown_on_a_terminal(wanted: dict[str, str]) -> str:
     os.close(theirs)
     shown = b""
     give_up_at = time.monotonic() + STEP_S
-    while b"gateway up" not in shown and time.monotonic() < give_up_at:
+    while b"gateway are up" not in shown and time.monotonic() < give_up_at:
         if select.select([ours], [], [], 0.1)[0]:
             shown += os.read(ours, 4096)
     demo.send_signal(signal.SIGINT)
     assert demo.wait(STEP_S) == 1
     os.close(ours)
-    assert b"gateway up" in shown
+    assert b"gateway are up" in shown
     return shown.decode()
 
 

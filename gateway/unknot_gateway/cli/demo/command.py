@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from typing import Any
 
@@ -28,6 +29,7 @@ def demo_command(as_json: bool) -> None:
     from unknot_gateway.cli.demo.script import play
     from unknot_gateway.cli.demo.stage import Missing
 
+    _forget_settings()
     page = Page(quiet=as_json)
     try:
         with asyncio.Runner() as runner:
@@ -39,6 +41,15 @@ def demo_command(as_json: bool) -> None:
         raise click.Abort from stopped
     if as_json:
         click.echo(msgspec.json.encode(played))
+
+
+def _forget_settings() -> None:
+    """What is set for other gateways and agents is not for these."""
+    from unknot_gateway.shell.settings import ENVIRONMENT_PREFIX, Settings
+
+    names = (*Settings.__struct_fields__, "network", "url", "blocking_waits")
+    for name in ("NATS_URL", *(ENVIRONMENT_PREFIX + name.upper() for name in names)):
+        os.environ.pop(name, None)
 
 
 async def _ended_by_signals(playing: Any) -> Any:

@@ -24,13 +24,20 @@ class Page:
 
     def title(self) -> None:
         """What this is."""
-        self._head("run_9104, replayed: five agent processes, a gateway and a NATS server, all real")
-        self._dim("Times like 11:16:41Z are the recorded run's; milliseconds are measured now.")
+        self._head("run_9104: five agents, all healthy, never finished")
+        self._dim(
+            "Replayed with real processes on a real NATS server. Times like 11:16:41Z are the recorded run's,"
+        )
+        self._dim("seconds and milliseconds are measured now.")
         self._line()
 
     def gateway_is_up(self, took_s: float) -> None:
         """Server and gateway take messages."""
-        self._dim(f"server and gateway up in {took_s:.1f} s; extractor-1 and indexer work through bundle_b6")
+        self._dim(f"NATS server and gateway are up ({took_s:.1f} s).")
+
+    def agents_are_up(self, count: int, took_s: float) -> None:
+        """All agents serve."""
+        self._dim(f"{count} agents are up ({took_s:.1f} s), each a process; extractor-1 and indexer work.")
         self._line()
 
     def waits(self, agent: str, what: str, of: str) -> None:
@@ -42,6 +49,7 @@ class Page:
         """What monitoring has at the moment of the closing wait."""
         rows = [[_shown(beat[name]) for name in _COLUMNS] for beat in beats]
         widths = [max(len(row[at]) for row in (_COLUMNS, *rows)) for at in range(len(_COLUMNS))]
+        self._line()
         self._head("What a liveness probe sees now")
         self._dim("  " + _aligned(_COLUMNS, widths))
         for row in rows:
@@ -53,12 +61,13 @@ class Page:
         )
         self._line()
 
-    def incident(self, notice: DeadlockDetected, noticed_s: float, told_s: float) -> None:
+    def incident(self, notice: DeadlockDetected, found_s: float, told_s: float) -> None:
         """What unknot saw, and when."""
-        self._head(f"What unknot saw, {noticed_s * 1e3:.1f} ms after the closing wait")
+        self._head(f"What unknot saw, {found_s * 1e3:.1f} ms after the closing wait")
         self._field("deadlock", self._red(" -> ".join(notice.cycle)))
         for wait in notice.waits:
             self._field("", f"{wait.waiter} waits for {wait.target} to answer {wait.type}")
+        self._field("behind it", ", ".join(notice.blocked_behind))
         self._field("remedy", notice.remedy)
         self._field("incident", f"{notice.incident}, evidence {notice.evidence}, policy {notice.policy}")
         self._field("told", f"both members, {told_s * 1e3:.1f} ms after the closing wait")
@@ -87,7 +96,7 @@ class Page:
         self._line(self._bold(text))
 
     def _field(self, name: str, text: str) -> None:
-        self._line(f"  {self._dimmed(f'{name:<12}')}{text}")
+        self._line(f"  {self._dimmed(f'{name:<13}')}{text}")
 
     def _dim(self, text: str) -> None:
         self._line(self._dimmed(text))

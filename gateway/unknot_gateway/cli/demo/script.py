@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -35,12 +36,14 @@ FOUND_MAX_S: Final = 1.0
 
 
 class Incident(Struct):
-    """What was observed of the deadlock. Times are seconds after the closing wait."""
+    """What was observed of the deadlock; *found_s*, *told_s*: seconds after the closing wait until the first and the
+    last of those who are told knew.
+    """
 
     notice: DeadlockDetected
     waits: list[Line]
     liveness: list[Line]
-    noticed_s: float
+    found_s: float
     told_s: float
 
 
@@ -56,25 +59,36 @@ async def play(page: Page) -> Played:
     """Play it all. Raises Missing when a step does not happen."""
     began = time.monotonic()
     heard = Heard()
-    try:
-        async with asyncio.timeout(WHOLE_S), stage(heard) as built:
-            ready = await built.gateway()
-            page.title()
-            page.gateway_is_up(time.monotonic() - began)
-            async with (
-                _notices(ready["nats"], heard),
-                unknot.connect("planner", url=ready["nats"]) as planner,
-            ):
-                for name, variable in AGENTS.items():
-                    await built.agent(name, variable, ready["nats"])
-                return await _run(planner, heard, built, page, began)
-    except TimeoutError:
-        raise Missing(f"the end of the run within {WHOLE_S:g} s") from None
-    except ExceptionGroup as several:  # of the task group; the first thing that is missing explains the rest
-        missing = several.subgroup(Missing)
-        if missing is None:
-            raise
-        raise missing.exceptions[0] from None
+    logging.getLogger("unknot").addHandler(
+        logging.NullHandler()
+    )  # what the planner's client warns of is on the page
+    async with stage(heard) as built:
+        try:
+            async with asyncio.timeout(WHOLE_S):
+                return await _played(heard, built, page, began)
+        except TimeoutError:
+            raise Missing(f"the end of the run within {WHOLE_S:g} s") from None
+        except unknot.UnknotError as failure:
+            raise Missing(f"an answer: {failure}") from failure
+        except ExceptionGroup as several:  # of the task group; what is missing first explains the rest
+            missing = several.subgroup(Missing)
+            if missing is None:
+                raise
+            raise missing.exceptions[0] from None
+
+
+async def _played(heard: Heard, built: Stage, page: Page, began: float) -> Played:
+    page.title()
+    ready = await built.gateway()
+    page.gateway_is_up(time.monotonic() - began)
+    url, agents_began = ready["nats"], time.monotonic()
+    async with _notices(url, heard), unknot.connect("planner", url=url) as planner:
+        for name, variable in AGENTS.items():
+            await built.agent(name, variable, url)
+        for name in AGENTS:
+            await heard.until(_step(name, "up"), f"{name} up", PATIENCE_S)
+        page.agents_are_up(len(AGENTS), time.monotonic() - agents_began)
+        return await _run(planner, heard, built, page, began)
 
 
 @contextlib.asynccontextmanager
@@ -102,18 +116,17 @@ async def _run(planner: Any, heard: Heard, built: Stage, page: Page, began: floa
         asked = {
             "extractor-1": ask("extractor-1", "extract", "bundle_b6"),
             "extractor-2": ask("extractor-2", "extract", "bundle_b7"),
-            "writer": ask("writer", "write", "bundle_b7"),
         }
-        for name in asked:
-            await heard.until(_first(name), f"{name} at work", PATIENCE_S)
-        await heard.until(_first("indexer"), "indexer at work", PATIENCE_S)
+        for name in ("extractor-1", "extractor-2", "indexer"):
+            await heard.until(_beat(name), f"{name} at work", PATIENCE_S)
         asked["reconciler"] = ask("reconciler", "reconcile", "bundle_b7")
-        await _waiting(heard, "writer", page)
         await _waiting(heard, "reconciler", page)
+        asked["writer"] = ask("writer", "write", "bundle_b7")
+        await _waiting(heard, "writer", page)
         await _waiting(heard, "extractor-2", page)
         incident = await _incident(heard)
         page.liveness(incident.liveness)
-        page.incident(incident.notice, incident.noticed_s, incident.told_s)
+        page.incident(incident.notice, incident.found_s, incident.told_s)
         page.going_on()
         for name in ("reconciler", "extractor-2", "extractor-1", "writer"):
             line = await heard.until(_step(name, "goes on"), f"{name} going on", PATIENCE_S)
@@ -153,7 +166,7 @@ async def _incident(heard: Heard) -> Incident:
         notice=notice,
         waits=waits,
         liveness=[_last_beat(heard.lines, name, closed_at) for name in AGENTS],
-        noticed_s=heard_notice["at"] - closed_at,
+        found_s=min(line["at"] for line in (heard_notice, *told)) - closed_at,
         told_s=max(line["at"] for line in told) - closed_at,
     )
     _check_incident(found, told)
@@ -166,6 +179,9 @@ def _check_incident(found: Incident, told: list[Line]) -> None:
     waiters = sorted(wait.waiter for wait in notice.waits)
     _must(waiters == sorted(MEMBERS), f"one wait of each member and no other: the notice has {waiters}")
     _must(len(set(notice.request_ids)) == 2, f"two request ids: the notice has {notice.request_ids}")
+    _must(
+        "planner" in notice.blocked_behind, f"the planner behind it: the notice has {notice.blocked_behind}"
+    )
     _must("writer" not in notice.blocked_behind, "writer, who waits outside, left out of it")
     _must(bool(notice.remedy), "a remedy")
     for line in told:
@@ -196,8 +212,10 @@ def _must(happened: bool, what: str) -> None:
         raise Missing(what)
 
 
-def _first(agent: str) -> Any:
-    return lambda lines: next((line for line in lines if line.get("agent") == agent), None)
+def _beat(agent: str) -> Any:
+    return lambda lines: next(
+        (line for line in lines if line.get("agent") == agent and "healthy" in line), None
+    )
 
 
 def _step(agent: str | None, step: str) -> Any:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +12,8 @@ from typing import Any, Final, TypeVar
 START_S: Final = 15.0
 END_S: Final = 5.0
 _STDERR_CHARS: Final = 2_000
+_GATEWAY: Final = "gateway"
+_AGENTS: Final = "unknot_gateway.cli.demo.agents"
 
 Found = TypeVar("Found")
 Line = dict[str, Any]
@@ -57,51 +58,43 @@ class Stage:
 
     async def gateway(self) -> Line:
         """`unknot serve` with an embedded server on a free port: what it says when ready."""
-        process = await self._start("gateway", "serve", "--port", "0", "--json", "--log-level", "warning")
+        process = await self._start(_GATEWAY, "serve", "--port", "0", "--json", "--log-level", "warning")
         assert process.stdout is not None
         try:
             async with asyncio.timeout(START_S):
                 ready: Line = json.loads(await process.stdout.readline())
         except (TimeoutError, ValueError):
-            raise Missing(f"a gateway that is ready{self._last_words('gateway')}") from None
+            raise Missing("a gateway that is ready") from None
         return ready
 
     async def agent(self, name: str, variable: str, url: str) -> None:
-        """`unknot run` of one agent, in a process of its own."""
-        module = "unknot_gateway.cli.demo.agents"
-        process = await self._start(name, "run", f"{module}:{variable}", environment={"UNKNOT_URL": url})
+        """`unknot run` of one agent, in a process of its own; step "up" is heard when it serves."""
+        process = await self._start(name, "run", f"{_AGENTS}:{variable}", "--nats", url, "--json")
         self._readers.append(asyncio.create_task(self._hear(process)))
 
     def all_live(self) -> None:
         """Raises Missing if a process has ended."""
         for name, process in self._processes.items():
             if process.returncode is not None:
-                raise Missing(f"{name}: its process ended with {process.returncode}{self._last_words(name)}")
+                raise Missing(f"{name} alive: its process ended with {process.returncode}")
 
     async def end(self) -> None:
-        """End all processes, agents first; nothing is left."""
-        for process in reversed(self._processes.values()):
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), END_S)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        """End all processes, the gateway last; nothing is left."""
+        agents = [process for name, process in self._processes.items() if name != _GATEWAY]
+        await asyncio.gather(*(_end(process) for process in agents))
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
+        if _GATEWAY in self._processes:
+            await _end(self._processes[_GATEWAY])
 
-    async def _start(
-        self, name: str, *arguments: str, environment: dict[str, str] | None = None
-    ) -> asyncio.subprocess.Process:
+    async def _start(self, name: str, *arguments: str) -> asyncio.subprocess.Process:
         with (self._folder / name).open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "unknot_gateway",
                 *arguments,
-                env=os.environ | (environment or {}),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -112,14 +105,29 @@ class Stage:
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            with contextlib.suppress(ValueError):  # what is no JSON is not for us
-                said = json.loads(line)
-                if isinstance(said, dict) and "at" in said:
-                    self._heard.take(said)
+            said = json.loads(line)
+            if "agents" in said:  # what `unknot run --json` says when its agents serve
+                self._heard.take({"agent": said["agents"][0], "step": "up"})
+            else:
+                self._heard.take(said)
+
+    def last_words(self) -> str:
+        """What the processes said on stderr before something was missing; mostly the reason."""
+        return "".join(self._last_words(name) for name in self._processes)
 
     def _last_words(self, name: str) -> str:
         said = (self._folder / name).read_text(errors="replace")[-_STDERR_CHARS:].strip()
-        return f"; it said:\n{said}" if said else ""
+        return f"\n{name} said:\n{said}" if said else ""
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), END_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 @contextlib.asynccontextmanager
@@ -129,5 +137,7 @@ async def stage(heard: Heard) -> AsyncIterator[Stage]:
         built = Stage(Path(folder), heard)
         try:
             yield built
+        except Missing as missing:
+            raise Missing(f"{missing}{built.last_words()}") from missing
         finally:
             await built.end()
