@@ -7,8 +7,9 @@ from typing import Final
 
 from unknot._context import Context, Links
 from unknot._event import Event
+from unknot._lifeline import Lifeline
+from unknot._reading import MainReader
 from unknot._receiving import Receiver, Server
-from unknot._serving import MainReader
 from unknot._session import Profile, Session
 from unknot_schemas import Subjects, bodies
 from unknot_schemas.ids import agent_id
@@ -72,17 +73,20 @@ async def opened(
     links = Links(session)
     server = serve(links)
     receiver = Receiver(session, server)
+    lifeline = Lifeline(session, receiver.receive)
+    if isinstance(server, MainReader):
+        server.attend(lifeline)
     try:
-        await session.open(receiver.receive, timeout)
+        await lifeline.open(timeout)
         for channel in profile.channels:
             await session.transport.listen(subjects.channel(channel, ">"), receiver.receive_broadcast)
         for topic in profile.topics:
             await session.transport.listen(subjects.topic(topic), receiver.receive_broadcast)
         yield Connection(links, server if isinstance(server, MainReader) else None)
         if drain_s > 0 and session.ended is None:
-            await session.drain(drain_s)
+            await lifeline.drain(drain_s)
     finally:
-        await session.close()
+        await lifeline.close()
 
 
 @asynccontextmanager

@@ -18,6 +18,9 @@ async def gather(parent: Strand, branches: Sequence[Awaitable[Any]]) -> list[Any
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for branch in branches:
+            if asyncio.iscoroutine(branch):
+                branch.close()  # cancelled before its first step, it would be reported as never awaited
 
 
 async def _branch(parent: Strand, branch: Awaitable[Any]) -> Any:

@@ -76,8 +76,7 @@ class Running:
         self._answers: OrderedDict[str, tuple[float, bytes | None]] = OrderedDict()
         self._answer_bytes = 0
         self._abandoned: OrderedDict[str, float] = OrderedDict()
-        self.leaving: asyncio.Event | None = None
-        """Set when nothing is held any more; only somebody who leaves looks."""
+        self._emptied: asyncio.Event | None = None
         self.seen = 0
         """All deliveries up to this number have arrived."""
         self._out_of_order: set[int] = set()
@@ -114,12 +113,18 @@ class Running:
         """*work* is over: its handler has returned and its answer, if it owes one, has been sent."""
         if self.held.pop(work.event.id, None) is None:
             return
-        if self.leaving is not None and not self.held:
-            self.leaving.set()
+        if self._emptied is not None and not self.held:
+            self._emptied.set()
         self._answers[work.event.id] = (work.deadline_at, work.answer)
         self._answer_bytes += len(work.answer or b"")
         while len(self._answers) > ANSWERS_MAX or self._answer_bytes > ANSWER_BYTES_MAX:
             self._forget_answer()
+
+    async def emptied(self) -> None:
+        """Until nothing is held."""
+        while self.held:
+            self._emptied = asyncio.Event()
+            await self._emptied.wait()
 
     def answer_kept(self, id: str) -> bytes | None:
         """The answer given to *id*; None when it needed none."""

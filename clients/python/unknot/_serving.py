@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ import anyio.to_thread
 
 from unknot import _handlers
 from unknot._context import Context, Links
-from unknot._event import Event
 from unknot._handlers import Handler
 from unknot._running import Work
 from unknot._strands import Execution, enter
@@ -136,51 +135,3 @@ class HandlerServer:
             why,
             exc_info=why if not work.event.requires_response else None,
         )
-
-
-class MainReader:
-    """A script's own loop: what is delivered waits until the loop reads it."""
-
-    def __init__(self, links: Links) -> None:
-        self._links = links
-        self._unread: deque[Work] = deque()
-        self._arrived = asyncio.Event()
-        self.work: Work | None = None
-        """What the loop has read last."""
-
-    def execution(self, event: bodies.Delivered) -> Execution:
-        """Main itself handles what it reads."""
-        del event
-        return self._links.session.main
-
-    def take(self, work: Work) -> None:
-        """*work* waits to be read."""
-        self._unread.append(work)
-        self._arrived.set()
-
-    def broadcast(self, event: bodies.Delivered) -> None:
-        """A channel's or topic's event waits to be read, too."""
-        if len(self._unread) >= BROADCASTS_MAX:
-            self._links.session.counters["slow_consumer"] += 1
-            return
-        work = Work(event, self._links.session.main, asyncio.get_running_loop().time())
-        work.returned = True  # it holds no slot: nothing is to be said when it has been read
-        self.take(work)
-
-    async def events(self) -> AsyncIterator[Event]:
-        """Each event when the loop reads on."""
-        while True:
-            work = await self._next()
-            self.work = work
-            yield Event(work.event)
-            self._links.answers.read_on(work)
-
-    async def _next(self) -> Work:
-        while True:
-            while self._unread:
-                work = self._unread.popleft()
-                if not work.abandoned.is_set():
-                    return work
-                self._links.answers.drop(work)
-            self._arrived.clear()
-            await self._arrived.wait()

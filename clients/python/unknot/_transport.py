@@ -14,6 +14,7 @@ from typing import Any, Final
 import nats
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from unknot.errors import Unreachable
 from unknot_schemas import errors as codes
@@ -45,6 +46,7 @@ class Transport:
         self._is_wanted = is_wanted
         self._nats: NatsClient | None = None
         self._routes: dict[str, Receive] = {}
+        self._subscriptions: dict[str, Subscription] = {}
         self._outbox: deque[Post] = deque()
         self._outbox_bytes = 0
         self._wake = asyncio.Event()
@@ -83,6 +85,16 @@ class Transport:
         self._routes[subject] = receive
         if self._nats is not None and not self._nats.is_closed:
             await self._subscribe(self._nats, subject, receive)
+
+    async def silence(self, subject: str) -> None:
+        """What comes for *subject* is not wanted any more."""
+        self._routes.pop(subject, None)
+        subscription = self._subscriptions.pop(subject, None)
+        if subscription is not None and self._nats is not None and self._nats.is_connected:
+            try:
+                await subscription.unsubscribe()
+            except nats.errors.Error:  # it is gone with its connection
+                pass
 
     def post(self, subject: str, payload: bytes, reply: str = "", request_id: str | None = None) -> bool:
         """Send behind everything sent before; False (and counted) when the outbox is full."""
@@ -135,16 +147,20 @@ class Transport:
         try:
             async with asyncio.timeout(timeout):
                 await client.connect(self.url, **self._options())
+                for subject, receive in self._routes.items():
+                    await self._subscribe(client, subject, receive)
+                await self._subscribe(client, f"{self._inbox}.*", None)
         except (TimeoutError, OSError, nats.errors.Error) as why:
+            await client.close()
             raise Unreachable(
                 f"no NATS server answers at {self.url} ({str(why) or type(why).__name__}):"
                 " start one with `unknot serve`, or set UNKNOT_URL",
                 code=codes.UNREACHABLE,
                 handled="no",
             ) from why
-        for subject, receive in self._routes.items():
-            await self._subscribe(client, subject, receive)
-        await self._subscribe(client, f"{self._inbox}.*", None)
+        except asyncio.CancelledError:
+            await client.close()
+            raise
         self._nats = client
         self._connected.set()
 
@@ -172,7 +188,7 @@ class Transport:
             async def callback(msg: Msg) -> None:
                 receive(msg.subject, msg.data)
 
-        await client.subscribe(
+        self._subscriptions[subject] = await client.subscribe(
             subject, cb=callback, pending_msgs_limit=PENDING_MESSAGES_MAX, pending_bytes_limit=0
         )
 

@@ -1,0 +1,234 @@
+"""What keeps a session known to the gateway: hello, heartbeats, reconciliation, bye."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from importlib import metadata
+from typing import Final
+
+import msgspec
+
+from unknot import _watchdog
+from unknot._session import Session, encode
+from unknot.errors import Unreachable, WaitFailed, from_receipt
+from unknot_schemas import bodies
+from unknot_schemas import errors as codes
+from unknot_schemas.limits import HEARTBEAT_DEFAULT_S, NAMED_IDS_MAX
+
+logger = logging.getLogger("unknot")
+
+HELLO_S: Final = 1.0
+"""How long one hello waits for its answer before the next one."""
+NOBODY_PAUSE_S: Final = 0.1
+BYE_S: Final = 2.0
+ALL: Final = float("inf")
+"""An instant that everything is older than."""
+
+_receipt: Final = msgspec.json.Decoder(bodies.Receipt).decode
+_welcome: Final = msgspec.json.Decoder(bodies.Welcome).decode
+_pulse: Final = msgspec.json.Decoder(bodies.Pulse).decode
+
+
+class Lifeline:
+    """The life of one session, from hello to bye."""
+
+    def __init__(self, session: Session, receive: Callable[[str, bytes], None]) -> None:
+        self._session = session
+        self._receive = receive
+        self.pools = session.profile.pools
+        """What this session serves; without them nothing is delivered to it."""
+        self.heartbeat_s = session.profile.heartbeat_s or HEARTBEAT_DEFAULT_S
+        self.on_beat: Callable[[], None] = lambda: None
+        """Called with every heartbeat."""
+        self._resuming = False
+        self._watched = False
+        self._loop = asyncio.get_running_loop()
+
+    async def open(self, timeout: float) -> None:
+        """Connect, subscribe, say hello. Unreachable when no server or gateway answers in *timeout* seconds."""
+        session = self._session
+        session.main.own.task = asyncio.current_task()
+        await session.transport.open(timeout)
+        _watchdog.watch()
+        self._watched = True
+        session.transport.on_up = self._reconnected
+        await self._begin(timeout)
+        session.tasks.start(self._heartbeats(), "heartbeat")
+
+    async def close(self) -> None:
+        """Say bye, fail what is still open as cancelled, let go. Nobody waits for ever on a closed session."""
+        session = self._session
+        if session.ended is None:
+            session.end("the connection was closed")
+            await self._call("bye", bodies.Bye(session.token), BYE_S)
+        await session.tasks.close()
+        await session.transport.close()
+        if self._watched:
+            self._watched = False
+            _watchdog.unwatch()
+
+    async def drain(self, at_most_s: float) -> None:
+        """Take no new work; return when what is held has been answered, or *at_most_s* seconds are over."""
+        session = self._session
+        session.post("bye", bodies.Bye(session.token, at_most_s))
+        try:
+            async with asyncio.timeout(at_most_s):
+                await session.running.emptied()
+        except TimeoutError:
+            left = len(session.running.held)
+            logger.warning("agent %s: %d events were not finished in %g s", session.agent, left, at_most_s)
+
+    async def renew(self, pools: list[bodies.Pool], reason: str) -> None:
+        """Leave this session for a new one with *pools*; what was open ends cancelled, what was held is abandoned."""
+        session = self._session
+        old = session.subjects.out(session.agent, session.token)
+        session.post("bye", bodies.Bye(session.token))
+        session.let_go(reason)
+        self.pools = pools
+        try:
+            await self._begin(None)
+        except WaitFailed as refused:
+            logger.error("agent %s: no new session: %s", session.agent, refused)
+            session.end(str(refused))
+        await session.transport.silence(old)
+
+    # ------------------------------------------------------------------ hello
+
+    async def _begin(self, timeout: float | None) -> None:
+        session = self._session
+        session.become(secrets.token_urlsafe(16), f"{secrets.token_urlsafe(9)}-")
+        await session.transport.listen(session.subjects.out(session.agent, session.token), self._receive)
+        try:
+            async with asyncio.timeout(timeout):
+                while not await self._hello(self._first_hello()):
+                    pass
+        except TimeoutError:
+            raise Unreachable(
+                f"no gateway answers for network {session.subjects.network!r} at {session.transport.url}:"
+                " start one with `unknot serve`",
+                code=codes.UNREACHABLE,
+                handled="no",
+            ) from None
+
+    def _first_hello(self) -> bodies.Hello:
+        profile = self._session.profile
+        return bodies.Hello(
+            self._session.token,
+            instance=profile.instance,
+            pools=self.pools,
+            main_runs=profile.main_runs,
+            channels=list(profile.channels) or None,
+            reentrant=profile.reentrant,
+            exclusive=profile.exclusive,
+            heartbeat_s=profile.heartbeat_s,
+            sdk=_sdk(),
+        )
+
+    def _hello_again(self) -> bodies.Hello:
+        session = self._session
+        return msgspec.structs.replace(
+            self._first_hello(),
+            resume=True,
+            open=session.pending.named(ALL, NAMED_IDS_MAX),
+            held=session.running.named(ALL, NAMED_IDS_MAX),
+            answered=session.running.answered(NAMED_IDS_MAX),
+            seen=session.running.seen,
+        )
+
+    async def _hello(self, hello: bodies.Hello) -> bool:
+        """Whether the gateway has taken it; False when none answers. A refusal raises."""
+        asked_at = self._loop.time()
+        answer = await self._call("hello", hello, HELLO_S)
+        if answer is None:
+            if self._loop.time() - asked_at < NOBODY_PAUSE_S:
+                await asyncio.sleep(NOBODY_PAUSE_S)
+            return False
+        receipt = _receipt(answer)
+        if not receipt.ok:
+            raise from_receipt(receipt)
+        welcome = _welcome(answer)
+        self._session.epoch, self.heartbeat_s = welcome.epoch, welcome.heartbeat_s
+        return True
+
+    async def _call(self, verb: str, body: bodies.Body, timeout: float) -> bytes | None:
+        session = self._session
+        return await session.transport.call(session.subjects.verb(session.agent, verb), encode(body), timeout)
+
+    # ------------------------------------------------------------------ heartbeats
+
+    async def _heartbeats(self) -> None:
+        session = self._session
+        while True:
+            await asyncio.sleep(self.heartbeat_s)
+            if session.ended is not None:
+                return
+            now = self._loop.time()
+            session.running.sweep(now)
+            if not self._resuming:
+                self._beat(now - self.heartbeat_s)
+                self.on_beat()
+
+    def _reconnected(self) -> None:
+        """What was on its way may be lost: name everything, whatever its age."""
+        if self._session.ended is None:
+            self._beat(ALL)
+
+    def _beat(self, older_than: float) -> None:
+        session = self._session
+        beat = bodies.Heartbeat(
+            session.token,
+            open=session.pending.named(older_than, NAMED_IDS_MAX),
+            held=session.running.named(older_than, NAMED_IDS_MAX),
+            seen=session.running.seen,
+        )
+        subject = session.subjects.verb(session.agent, "heartbeat")
+        session.transport.ask(subject, encode(beat), self._answered)
+
+    def _answered(self, answer: bytes | None) -> None:
+        session = self._session
+        if answer is None or session.ended is not None:
+            session.counters["heartbeats_unheard"] += 1
+            return
+        receipt = _receipt(answer)
+        if receipt.ok:
+            self._repair(_pulse(answer))
+        elif receipt.error is not None and receipt.error.code in (codes.UNKNOWN_SESSION, codes.STALE_SESSION):
+            if not self._resuming:
+                self._resuming = True
+                session.tasks.start(self._resume(), "resume")
+        else:
+            logger.error("agent %s: heartbeat refused: %s", session.agent, receipt.error)
+
+    def _repair(self, pulse: bodies.Pulse) -> None:
+        """Send again what the gateway does not know; let go of what it does not count as held here."""
+        session = self._session
+        session.epoch = pulse.epoch
+        for id in pulse.unknown:
+            entry = session.pending.get(id)
+            if entry is not None:
+                session.counters["sent_again"] += 1
+                session.transport.post(entry.subject, entry.payload, request_id=id)
+        for id in pulse.not_held:
+            session.running.disown(id)
+
+    async def _resume(self) -> None:
+        """The gateway has forgotten this session (a restart, a long silence): go on with it, or begin anew."""
+        session = self._session
+        try:
+            while session.ended is None and not await self._hello(self._hello_again()):
+                pass
+            session.counters["resumed"] += 1
+            self._reconnected()
+        except WaitFailed as refused:
+            logger.warning("agent %s: this session is over (%s); a new one begins", session.agent, refused)
+            await self.renew(self.pools, f"the gateway counts its session as over: {refused}")
+        finally:
+            self._resuming = False
+
+
+def _sdk() -> str:
+    try:
+        return f"python {metadata.version('unknot')}"
+    except metadata.PackageNotFoundError:
+        return "python"

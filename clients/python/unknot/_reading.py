@@ -1,0 +1,93 @@
+"""A script that reads its events in a loop of its own: one serial main."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from unknot._context import Links
+from unknot._event import Event
+from unknot._lifeline import Lifeline
+from unknot._running import Work
+from unknot._serving import BROADCASTS_MAX
+from unknot._strands import Execution
+from unknot_schemas import bodies
+
+BEATS_UNREAD: Final = 2
+"""Heartbeats after the end of the loop before its pool is withdrawn; a next loop may begin meanwhile."""
+
+
+class MainReader:
+    """A script's own loop: what is delivered waits until the loop reads it."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._unread: deque[Work] = deque()
+        self._arrived = asyncio.Event()
+        self.work: Work | None = None
+        """What the loop has read last."""
+        self._loops = 0
+        self._beats_unread = 0
+        self._lifeline: Lifeline | None = None
+
+    def attend(self, lifeline: Lifeline) -> None:
+        """The session's pool depends on this loop: see ``_beat``."""
+        self._lifeline = lifeline
+        lifeline.on_beat = self._beat
+
+    def execution(self, event: bodies.Delivered) -> Execution:
+        """Main itself handles what it reads."""
+        del event
+        return self._links.session.main
+
+    def take(self, work: Work) -> None:
+        """*work* waits to be read."""
+        self._unread.append(work)
+        self._arrived.set()
+
+    def broadcast(self, event: bodies.Delivered) -> None:
+        """A channel's or topic's event waits to be read, too."""
+        if len(self._unread) >= BROADCASTS_MAX:
+            self._links.session.counters["slow_consumer"] += 1
+            return
+        work = Work(event, self._links.session.main, asyncio.get_running_loop().time())
+        work.returned = True  # it holds no slot: nothing is to be said when it has been read
+        self.take(work)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Each event when the loop reads on."""
+        assert self._lifeline is not None
+        self._loops += 1
+        try:
+            if not self._lifeline.pools:
+                await self._lifeline.renew([bodies.Pool(1, main=True)], "main reads events again")
+            while True:
+                work = await self._next()
+                self.work = work
+                yield Event(work.event)
+                self._links.answers.read_on(work)
+        finally:
+            self._loops -= 1
+            self._beats_unread = 0
+
+    def _beat(self) -> None:
+        """A loop that has ended is not waited for: after two intervals its pool is withdrawn, when nothing is owed."""
+        session, lifeline = self._links.session, self._lifeline
+        assert lifeline is not None
+        if self._loops or self.work is None or not lifeline.pools:
+            return
+        self._beats_unread += 1
+        owed = len(session.running.held) - sum(not work.returned for work in self._unread)
+        if self._beats_unread >= BEATS_UNREAD and not owed and not len(session.pending):
+            self._unread.clear()
+            session.tasks.start(lifeline.renew([], "main has stopped reading events"), "withdraw")
+
+    async def _next(self) -> Work:
+        while True:
+            while self._unread:
+                work = self._unread.popleft()
+                if not work.abandoned.is_set():
+                    return work
+                self._links.answers.drop(work)
+            self._arrived.clear()
+            await self._arrived.wait()
