@@ -17,7 +17,7 @@ COMMAND = re.compile(r"^(?:\$ |\| `)unknot ([a-z]+(?: list| check)?)\b", re.MULT
 LINK = re.compile(r"\[[^]]*\]\((?!https?://)([^)#]+)")
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md", "docs/wire.md"])
 def test_who_does_what_it_says_sees_what_it_says(
     document: str, of_a_gateway: Environment, tmp_path: Path
 ) -> None:
