@@ -1,5 +1,6 @@
 """`unknot demo`, run for real: what it prints happened, and when something did not happen it says so."""
 
+import contextlib
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +38,20 @@ def environment(mark: str, **more: str) -> dict[str, str]:
     return plain | {"PYTHONPATH": os.pathsep.join(paths()), "TERM": "xterm-256color", name: value} | more
 
 
-def started(mark: str, **more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(mark: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
         DEMO,
         cwd=ROOT,
         env=environment(mark, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as demo:
+        try:
+            yield demo
+        finally:
+            demo.terminate()
 
 
 def read_until(demo: subprocess.Popen[str], words: str) -> None:
@@ -129,21 +136,21 @@ def shown_on_a_terminal(wanted: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_in_the_middle_it_leaves_nothing(mark: str, number: signal.Signals) -> None:
-    demo = started(mark)
-    read_until(demo, "reconciler   waits for")
-    demo.send_signal(number)
-    _, errors = demo.communicate(timeout=STEP_S)
+    with started(mark) as demo:
+        read_until(demo, "reconciler   waits for")
+        demo.send_signal(number)
+        _, errors = demo.communicate(timeout=STEP_S)
     assert demo.returncode == 1
     assert "Traceback" not in errors
     assert processes_with(mark) == {}
 
 
 def test_a_step_that_does_not_happen_is_named_and_ends_it_with_1(mark: str) -> None:
-    demo = started(mark)
-    read_until(demo, "writer       waits for")
-    [writer] = [pid for pid, command in processes_with(mark).items() if "agents:writer" in command]
-    os.kill(writer, signal.SIGKILL)
-    shown, errors = demo.communicate(timeout=WHOLE_S + STEP_S)
+    with started(mark) as demo:
+        read_until(demo, "writer       waits for")
+        [writer] = [pid for pid, command in processes_with(mark).items() if "agents:writer" in command]
+        os.kill(writer, signal.SIGKILL)
+        shown, errors = demo.communicate(timeout=STEP_S)
     assert demo.returncode == 1
     assert errors.startswith("missing: ")
     assert "writer" in errors
@@ -152,7 +159,7 @@ def test_a_step_that_does_not_happen_is_named_and_ends_it_with_1(mark: str) -> N
 
 
 def test_without_a_server_it_says_what_is_missing(mark: str, tmp_path: Path) -> None:
-    demo = started(mark, NATS_SERVER_BIN=str(tmp_path / "none"))
-    _, errors = demo.communicate(timeout=STEP_S)
+    with started(mark, NATS_SERVER_BIN=str(tmp_path / "none")) as demo:
+        _, errors = demo.communicate(timeout=STEP_S)
     assert demo.returncode == 1
     assert "NATS_SERVER_BIN" in errors

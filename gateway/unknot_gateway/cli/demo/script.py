@@ -88,7 +88,7 @@ async def _played(heard: Heard, built: Stage, page: Page, began: float) -> Playe
         for name in AGENTS:
             await heard.until(_step(name, "up"), f"{name} up", PATIENCE_S)
         page.agents_are_up(len(AGENTS), time.monotonic() - agents_began)
-        return await _run(planner, heard, built, page, began)
+        return await _run(planner, heard, page, began)
 
 
 @contextlib.asynccontextmanager
@@ -107,7 +107,7 @@ async def _notices(url: str, heard: Heard) -> AsyncIterator[None]:
         await client.close()
 
 
-async def _run(planner: Any, heard: Heard, built: Stage, page: Page, began: float) -> Played:
+async def _run(planner: Any, heard: Heard, page: Page, began: float) -> Played:
     async with asyncio.TaskGroup() as group:
 
         def ask(agent: str, kind: str, bundle: str) -> asyncio.Task[Any]:
@@ -131,7 +131,6 @@ async def _run(planner: Any, heard: Heard, built: Stage, page: Page, began: floa
         for name in ("reconciler", "extractor-2", "extractor-1", "writer"):
             line = await heard.until(_step(name, "goes on"), f"{name} going on", PATIENCE_S)
             page.goes_on(name, line["how"])
-    built.all_live()
     answers = {name: task.result() for name, task in asked.items()}
     _check_answers(answers)
     _check_nothing_else(heard)

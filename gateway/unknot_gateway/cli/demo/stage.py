@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 START_S: Final = 15.0
 END_S: Final = 5.0
-_STDERR_CHARS: Final = 2_000
+_STDERR_CHARS: Final = 400
 _GATEWAY: Final = "gateway"
 _AGENTS: Final = "unknot_gateway.cli.demo.agents"
 
@@ -29,10 +29,16 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self._news = asyncio.Event()
+        self._lost: str | None = None
 
     def take(self, line: Line) -> None:
         """A line has come."""
         self.lines.append(line)
+        self._news.set()
+
+    def lose(self, what: str) -> None:
+        """Who would have to speak has ended: whatever is waited for is Missing."""
+        self._lost = what
         self._news.set()
 
     async def until(self, find: Callable[[list[Line]], Found | None], what: str, patience_s: float) -> Found:
@@ -40,6 +46,8 @@ class Heard:
         try:
             async with asyncio.timeout(patience_s):
                 while (found := find(self.lines)) is None:
+                    if self._lost is not None:
+                        raise Missing(self._lost)
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
@@ -70,21 +78,15 @@ class Stage:
     async def agent(self, name: str, variable: str, url: str) -> None:
         """`unknot run` of one agent, in a process of its own; step "up" is heard when it serves."""
         process = await self._start(name, "run", f"{_AGENTS}:{variable}", "--nats", url, "--json")
-        self._readers.append(asyncio.create_task(self._hear(process)))
-
-    def all_live(self) -> None:
-        """Raises Missing if a process has ended."""
-        for name, process in self._processes.items():
-            if process.returncode is not None:
-                raise Missing(f"{name} alive: its process ended with {process.returncode}")
+        self._readers.append(asyncio.create_task(self._hear(name, process)))
 
     async def end(self) -> None:
         """End all processes, the gateway last; nothing is left."""
-        agents = [process for name, process in self._processes.items() if name != _GATEWAY]
-        await asyncio.gather(*(_end(process) for process in agents))
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
+        agents = [process for name, process in self._processes.items() if name != _GATEWAY]
+        await asyncio.gather(*(_end(process) for process in agents))
         if _GATEWAY in self._processes:
             await _end(self._processes[_GATEWAY])
 
@@ -102,7 +104,7 @@ class Stage:
         self._processes[name] = process
         return process
 
-    async def _hear(self, process: asyncio.subprocess.Process) -> None:
+    async def _hear(self, name: str, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
             said = json.loads(line)
@@ -110,14 +112,15 @@ class Stage:
                 self._heard.take({"agent": said["agents"][0], "step": "up"})
             else:
                 self._heard.take(said)
+        self._heard.lose(f"{name} alive: its process ended with {await process.wait()}")
 
     def last_words(self) -> str:
         """What the processes said on stderr before something was missing; mostly the reason."""
         return "".join(self._last_words(name) for name in self._processes)
 
     def _last_words(self, name: str) -> str:
-        said = (self._folder / name).read_text(errors="replace")[-_STDERR_CHARS:].strip()
-        return f"\n{name} said:\n{said}" if said else ""
+        said = (self._folder / name).read_text(errors="replace").strip().rpartition("\n")[2]
+        return f"\n{name} said: {said[-_STDERR_CHARS:]}" if said else ""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
