@@ -143,6 +143,7 @@ def test_heartbeats_sent_after_the_first_read_stand_for_facts() -> None:
         stage.pass_time(4.9)
         stage.say("birch", bodies.Heartbeat("birch-1", ["r1"], seen=9))
         stage.say("elm", bodies.Heartbeat("elm-1", ["r2"], seen=9))
+    stage.pass_time(0.05)
     assert stage.kinds() == {"r1": "deadlock", "r2": "deadlock"}
 
 

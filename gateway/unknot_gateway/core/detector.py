@@ -7,6 +7,7 @@ and still open now was open at one instant together with all the others. Who say
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
 from unknot_gateway.core import policy
 from unknot_gateway.core.effects import SendControl, SendNotice
@@ -19,6 +20,9 @@ from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies
 from unknot_schemas.limits import REPORTED_ENTRIES_MAX
 from unknot_schemas.subjects import CONTROL_BLOCKED_BEHIND, CONTROL_CONFIRM, CONTROL_DEADLOCK
+
+_GATHER_S: Final = 0.01
+"""How long a second read gathers facts before it evaluates them."""
 
 Release = Callable[[Message, float], None]
 """Delivers what is parked of a message."""
@@ -46,6 +50,8 @@ class Detector:
     def closes(self, message: Message, now: float) -> bool:
         """Whether the wait that *message* has just opened closes a suspected core: then its delivery is parked."""
         wait = message.wait
+        if self._t.is_reconciling:
+            return False
         for core in self._t.waiting.graph.found():
             self._suspect(core, message, now)
         if wait is None:
@@ -59,12 +65,16 @@ class Detector:
 
     def look(self, now: float) -> None:
         """Take up what other changes than a new request have closed."""
+        if self._t.is_reconciling:
+            return
         while cores := self._t.waiting.graph.found():
             for core in cores:
                 self._suspect(core, None, now)
 
     def sweep(self, now: float) -> None:
         """Take up again every suspected core that is neither being probed nor decided."""
+        if self._t.is_reconciling:
+            return
         for core in self._t.waiting.graph.cores():
             self._suspect(core, None, now)
 
@@ -81,13 +91,15 @@ class Detector:
         named = frozenset(part.id for part in self._members.parts(core))
         incident = Incident(self._t.new_id("i"), digest, nodes, now, asked, named, closing)
         self.incidents[incident.id] = incident
-        for session in asked:
-            question = self._members.question(session, incident.id, core)
-            self._t.out.append(SendControl(session.name, session.id, CONTROL_CONFIRM, question))
+        self._ask(incident, core)
         if asked:
             self._t.deadlines.set("probe", incident.id, now + self._t.config.probe_s)
         else:
             self._judge(incident, now)
+
+    def _ask(self, incident: Incident, core: Core) -> None:
+        for session, question in self._members.questions(incident, core).items():
+            self._t.out.append(SendControl(session.name, session.id, CONTROL_CONFIRM, question))
 
     # -- probe
 
@@ -101,19 +113,34 @@ class Detector:
         for event_id, state in facts.requests.items():
             if state == "deferred":
                 self._settle.defer(session, event_id, None, now)  # type: ignore[arg-type]
-        for part in self._members.contradicted(incident, facts, session):
+        for part in self._members.contradicted(incident, frozenset(facts.open), session):
             self._t.count("waits.contradicted")
             self._drop_edge(part, now)
-        if incident.is_complete or incident.read == 2:
+        if incident.is_complete:
             self._judge(incident, now)
+        elif incident.read == 2:
+            self._judge_soon(incident, now)
 
     def heard(self, session: Session, named: frozenset[str], now: float) -> None:
         """A heartbeat: in a second read it stands for facts if it names every wait that its session was asked about."""
         for incident in list(self.incidents.values()):
             if incident.read == 2 and session in incident.asked and incident.asked[session] is None:
-                if self._names_all(incident, session, named):
+                if not self._members.contradicted(incident, named, session):
                     incident.beats[session] = incident.beats.get(session, 0) + 1
-                self._judge(incident, now)
+                self._judge_soon(incident, now)
+
+    def _judge_soon(self, incident: Incident, now: float) -> None:
+        """Many members speak at once: one verdict for all of them."""
+        if not incident.is_news:
+            incident.is_news = True
+            self._t.deadlines.set("judge", incident.id, now + _GATHER_S)
+
+    def judge(self, incident_id: str, now: float) -> None:
+        """Evaluate anew what has been said in the second read."""
+        incident = self.incidents.get(incident_id)
+        if incident is not None:
+            incident.is_news = False
+            self._judge(incident, now)
 
     def probe_over(self, incident_id: str, now: float) -> None:
         """The members' time to answer is over: the silent ones count as able to go on."""
@@ -131,10 +158,6 @@ class Detector:
         limit_s = (self._t.limits.second_read_beats + 1) * beat_s
         self._t.deadlines.set("probe", incident.id, now + limit_s)
         self._judge(incident, now)
-
-    def _names_all(self, incident: Incident, session: Session, named: frozenset[str]) -> bool:
-        silent = bodies.Facts(session.id, incident.id, open=sorted(named))
-        return not self._members.contradicted(incident, silent, session)
 
     def _drop_edge(self, part: Message | OpenWait, now: float) -> None:
         if isinstance(part, OpenWait):
@@ -155,9 +178,7 @@ class Detector:
             running=self._members.running(incident, now),
             ignore=self._members.not_awaited(incident),
         )
-        cores = [
-            core for core in cores if self._members.parts(core) and self._members.was_asked(incident, core)
-        ]
+        cores = [core for core in cores if self._members.is_sound(incident, core)]
         if not cores:
             if incident.read == 1 or incident.is_complete:
                 self._retract(incident, now)
@@ -188,9 +209,7 @@ class Detector:
             return
         for core in self._t.waiting.graph.cores():
             if not incident.nodes.isdisjoint(core.members):
-                for session in incident.asked:
-                    question = self._members.question(session, incident.id, core)
-                    self._t.out.append(SendControl(session.name, session.id, CONTROL_CONFIRM, question))
+                self._ask(incident, core)
                 return
         self._retract(incident, now)
 
@@ -239,6 +258,7 @@ class Detector:
         self.incidents.pop(incident.id, None)
         self._t.deadlines.drop("probe", incident.id)
         self._t.deadlines.drop("ask again", incident.id)
+        self._t.deadlines.drop("judge", incident.id)
 
     def _release(self, incident: Incident, now: float) -> None:
         parked, incident.parked = incident.parked, []

@@ -2,6 +2,7 @@
 
 from unknot_gateway.core import marks
 from unknot_gateway.core.effects import Deliver
+from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Message, OpenWait, Pool, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
@@ -11,18 +12,22 @@ from unknot_schemas.ids import ExecutionId, StrandId, matches
 class Dispatch:
     """Decides where a leg goes now, and sends it there. It ends no message: what cannot be sent is returned."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, reconcile: Reconcile) -> None:
         self._t = tables
+        self._reconcile = reconcile
 
     def place(self, leg: Leg, now: float) -> bodies.Error | None:
         """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
         agent, message = leg.agent, leg.message
         admission = self._t.admission
+        if self._claimed(leg) is not None:
+            return None
+        if self._t.is_reconciling:
+            return self._place_later(leg)
         if not agent.sessions:
             return self._place_absent(leg, now)
-        claimed = self._claimed(leg)
-        if claimed is not None:
-            return None
+        if message.source.resent and (fault := self._reconcile.fault(leg)) is not None:
+            return fault
         route = admission.route(agent, message.type)
         if not route:
             if all(session.draining for session in agent.sessions.values()):
@@ -80,7 +85,7 @@ class Dispatch:
 
     def drain(self, pool: Pool, now: float) -> None:
         """Fill the free slots of *pool* from its queues."""
-        while (leg := self._t.admission.next_for(pool)) is not None:
+        while not self._t.is_reconciling and (leg := self._t.admission.next_for(pool)) is not None:
             leg.pool = pool
             self.deliver(leg, now)
 
@@ -139,7 +144,7 @@ class Dispatch:
     def _place_absent(self, leg: Leg, now: float) -> bodies.Error | None:
         agent, message = leg.agent, leg.message
         if not agent.said_hello:
-            leg.pool = self._t.sessions.zero(agent, now).pools[0]
+            leg.pool = self._t.zero(agent, now).pools[0]
             leg.state = "parked"
             return None
         until = message.opened_at + patience_s(message)
@@ -153,6 +158,12 @@ class Dispatch:
         self._t.admission.wait_for_agent(leg)
         leg.has_timer = True
         self._t.deadlines.set("patience", (message.id, agent.id), min(until, message.deadline_at))
+        return None
+
+    def _place_later(self, leg: Leg) -> bodies.Error | None:
+        if not self._t.admission.has_room(leg.agent):
+            return self._full(leg.agent.id)
+        self._t.admission.wait_for_agent(leg)
         return None
 
     def _full(self, agent: str) -> bodies.Error:
@@ -238,7 +249,7 @@ class Dispatch:
         deadline_in_s = max(message.deadline_at - now, 0.0) if message.verb != "send" else None
         leg.event = self._event(leg, deadline_in_s, expected_by.id if expected_by else None)
         self._t.count("delivered")
-        self._send(leg, session, redelivered=False)
+        self._send(leg, session, redelivered=message.id in message.source.resent)
         if session.said_hello:
             self.receipt(message)
 

@@ -1,10 +1,15 @@
 """What a wait really hangs on, for people: a chain of names, followed from record to record."""
 
+from itertools import islice
+from typing import Final
+
 from unknot_gateway.core.records import Leg, Message, OpenWait, Strand, Wait
 from unknot_gateway.core.tables import Tables
 from unknot_schemas.ids import MAIN, OWN_TASK, EventId
 
 _OUTSIDE = ("tool", "human")
+_SEARCH_MAX: Final = 1_000
+"""Open requests of one session that are searched for the one that an execution waits for."""
 
 
 def chain(tables: Tables, of: Message | OpenWait) -> list[str]:
@@ -63,12 +68,13 @@ def _next(tables: Tables, leg: Leg) -> Message | OpenWait | None:
     if leg.state == "deferred":
         return _first_wait(tables, leg.by) if leg.by is not None else None
     if leg.state in ("running", "unheard"):
-        return _first_wait(tables, leg.strand)
+        return _first_wait(tables, leg.strand) or _asked_by(leg)
     for pool in leg.lane.pools if leg.lane is not None else ():
         if pool.main:
             return _first_wait(tables, pool.session.strands.get((MAIN, OWN_TASK)))
         for other in pool.session.held.values():
-            if other.pool is pool and (found := _first_wait(tables, other.strand)) is not None:
+            found = _first_wait(tables, other.strand) or _asked_by(other)
+            if other.pool is pool and found is not None:
                 return found
     return None
 
@@ -86,6 +92,16 @@ def _first_wait(tables: Tables, strand: Strand | None) -> Message | OpenWait | N
                 wait = tables.waiting.waits.get(deeper)
                 if wait is not None and (found := first_open(wait)) is not None:
                     return found
+    return None
+
+
+def _asked_by(leg: Leg) -> Message | None:
+    """The oldest request of the execution that handles *leg*; most are not in the graph."""
+    if leg.session is None:
+        return None
+    for item in islice(leg.session.open.values(), _SEARCH_MAX):
+        if isinstance(item, Message) and item.blocks and item.envelope.execution == leg.message.id:
+            return item
     return None
 
 

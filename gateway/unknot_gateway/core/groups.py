@@ -3,7 +3,7 @@
 from unknot_gateway.core.records import Group, Message, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
-from unknot_schemas.limits import GROUP_MEMBERS_MAX
+from unknot_schemas.limits import GROUP_MEMBERS_MAX, TIMEOUT_MAX_S
 
 
 class Groups:
@@ -72,15 +72,26 @@ class Groups:
     def end_session(self, session: Session) -> None:
         """The groups of *session* are over."""
         for key in [key for key in self._groups if key[0] == session.generation]:
-            del self._groups[key]
+            self._drop(key)
 
     def forget(self, key: tuple[int, str]) -> None:
-        """A closed group whose members never all came is remembered no longer."""
-        self._groups.pop(key, None)
+        """A group whose members never all came is remembered no longer, unless one of them is open."""
+        group = self._groups.get(key)
+        if group is not None and not group.open:
+            self._drop(key)
+
+    def _drop(self, key: tuple[int, str]) -> None:
+        group = self._groups.pop(key)
+        self._t.deadlines.drop("group", key)
+        if group.wait is not None:
+            self._t.waiting.close(group.wait)
 
     def _forget_if_over(self, group: Group) -> None:
         key = (group.session.generation, group.id)
         if group.arrived >= group.n and not group.open:
-            self._groups.pop(key, None)
+            if key in self._groups:
+                self._drop(key)
         elif group.is_closed:
             self._t.deadlines.set("group", key, group.opened_at + self._t.limits.remembered_s)
+        elif not group.open:
+            self._t.deadlines.set("group", key, group.opened_at + TIMEOUT_MAX_S)

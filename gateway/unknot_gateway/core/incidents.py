@@ -13,7 +13,8 @@ from unknot_schemas import bodies
 from unknot_schemas.ids import MAIN, OWN_TASK, EventId, ExecutionId
 
 Evidence = Literal["observed", "assumed", "reported"]
-_OUTSIDE_KINDS = frozenset({"reply", "event"})
+_SEEN = frozenset({"reply", "event"})
+"""Kinds of conditions that the gateway sees come true itself."""
 
 
 class Incident(Struct, eq=False):
@@ -29,6 +30,8 @@ class Incident(Struct, eq=False):
     closing: Message | None
     parked: list[Message] = field(default_factory=list)
     read: Literal[1, 2] = 1
+    is_news: bool = False
+    """Whether facts or heartbeats have come since the last verdict."""
     beats: dict[Session, int] = field(default_factory=dict)
     """Heartbeats of silent members since the first read that named all their waits."""
 
@@ -77,9 +80,14 @@ class Members:
         """Every open request and wait of *core* that cannot end."""
         return [part for wait in self.waits(core) for part in self.open_parts(wait)]
 
-    def was_asked(self, incident: Incident, core: Core) -> bool:
-        """Whether every wait of *core* was asked about where somebody could be asked."""
-        return all(part.id in incident.named or not owner_of(part).said_hello for part in self.parts(core))
+    def is_sound(self, incident: Incident, core: Core) -> bool:
+        """Whether every wait of *core* is one that is open, and was asked about where somebody could be asked."""
+        waits = self.waits(core)
+        parts = [self.open_parts(wait) for wait in waits]
+        return bool(parts) and all(
+            found and all(part.id in incident.named or not owner_of(part).said_hello for part in found)
+            for found in parts
+        )
 
     def digest(self, core: Core) -> str:
         """Names *core* by its waits and their generations: a retry that deadlocks again is another one."""
@@ -88,47 +96,49 @@ class Members:
 
     def evidence(self, core: Core) -> Evidence:
         """The weakest ground that *core* rests on."""
-        parts = self.parts(core)
-        if any(isinstance(part, OpenWait) and _is_reported(part) for part in parts):
+        if any(self._is_reported(wait) for wait in self.waits(core)):
             return "reported"
         if any(not session.said_hello for session in self.sessions(core)):
             return "assumed"
         return "observed"
 
-    def question(self, session: Session, incident: str, core: Core) -> bodies.Confirm:
-        """What *session* is asked about *core*."""
-        waits = [
-            bodies.ConfirmWait(part.id, generation_of(part))
-            for part in self.parts(core)
-            if owner_of(part) is session
-        ]
-        executions: list[str] = []
+    def _is_reported(self, wait: Wait) -> bool:
+        if wait.opened is None:
+            return False
+        on = wait.opened.body.on
+        return any(on[at].kind not in _SEEN for at in self._t.waiting.graph.false_conditions(wait.handle))
+
+    def questions(self, incident: Incident, core: Core) -> dict[Session, bodies.Confirm]:
+        """What each session of *core* that can be asked is asked."""
+        waits: dict[Session, list[bodies.ConfirmWait]] = {}
+        held: dict[Session, set[str]] = {}
+        executions: dict[Session, list[str]] = {}
         for strand in self.strands(core):
-            if strand.session is session and strand.execution not in executions:
-                executions.append(strand.execution)
-        asked_of = [
-            part.id
-            for part in self.parts(core)
-            if isinstance(part, Message) and any(leg.session is session for leg in part.legs)
-        ]
-        held = [execution for execution in executions if EventId(execution) in session.held]
-        return bodies.Confirm(incident, waits, sorted({*asked_of, *held}), executions)
+            named = executions.setdefault(strand.session, [])
+            if strand.execution not in named:
+                named.append(strand.execution)
+            if EventId(strand.execution) in strand.session.held:
+                held.setdefault(strand.session, set()).add(strand.execution)
+        for part in self.parts(core):
+            waits.setdefault(owner_of(part), []).append(bodies.ConfirmWait(part.id, generation_of(part)))
+            for leg in part.legs if isinstance(part, Message) else ():
+                if leg.session is not None:
+                    held.setdefault(leg.session, set()).add(part.id)
+        return {
+            session: bodies.Confirm(
+                incident.id,
+                waits.get(session, []),
+                sorted(held.get(session, ())),
+                executions.get(session, []),
+            )
+            for session in incident.asked
+        }
 
     def contradicted(
-        self, incident: Incident, facts: bodies.Facts, session: Session
+        self, incident: Incident, named: frozenset[str], session: Session
     ) -> list[Message | OpenWait]:
-        """Waits of *session* in the incident that *facts* do not name as open: they have ended there."""
-        named = frozenset(facts.open)
-        found: list[Message | OpenWait] = []
-        for node in incident.nodes:
-            strand = self._t.waiting.strands.get(node)
-            if strand is None or strand.session is not session:
-                continue
-            for handle in self._t.waiting.graph.waits_of(node):
-                wait = self._t.waiting.waits.get(handle)
-                if wait is not None:
-                    found += [part for part in _all_parts(wait) if part.id in incident.named - named]
-        return found
+        """Waits of *session* that were asked about and are not *named* as open: they have ended there."""
+        return [item for item in session.open.values() if item.id in incident.named and item.id not in named]
 
     def running(self, incident: Incident, now: float) -> set[Node]:
         """Nodes that count as able to go on for this verdict: their sessions say so, say nothing, or are not fresh."""
@@ -182,13 +192,3 @@ def owner_of(part: Message | OpenWait) -> Session:
 def generation_of(part: Message | OpenWait) -> int:
     """The wait's generation; a request's id never opens twice."""
     return part.body.generation if isinstance(part, OpenWait) else 0
-
-
-def _is_reported(wait: OpenWait) -> bool:
-    return any(condition.kind not in _OUTSIDE_KINDS for condition in wait.body.on)
-
-
-def _all_parts(wait: Wait) -> list[Message | OpenWait]:
-    if wait.opened is not None:
-        return [wait.opened]
-    return [message for message in wait.messages if message.is_open]

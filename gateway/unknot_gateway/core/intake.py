@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from unknot_gateway.core import marks
-from unknot_gateway.core.dispatch import Dispatch
+from unknot_gateway.core.dispatch import Dispatch, patience_s
 from unknot_gateway.core.effects import Broadcast
 from unknot_gateway.core.facts import EventSeen, PublishSeen
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.messages import Tombstone, digest_of
+from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, Session
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
@@ -23,13 +24,22 @@ class Intake:
     """Events, asks and requests, from fact to queue or slot."""
 
     def __init__(
-        self, tables: Tables, dispatch: Dispatch, settle: Settle, groups: Groups, suspicious: Suspicious
+        self,
+        tables: Tables,
+        dispatch: Dispatch,
+        settle: Settle,
+        groups: Groups,
+        reconcile: Reconcile,
+        suspicious: Suspicious,
     ) -> None:
         self._t = tables
         self._dispatch = dispatch
         self._settle = settle
         self._groups = groups
+        self._reconcile = reconcile
         self._suspicious = suspicious
+        self._memberless: dict[str, dict[EventId, Message]] = {}
+        """Requests for channels without any member, which wait for one."""
 
     def publish(self, fact: PublishSeen, now: float) -> None:
         """An event without target goes out on its shared subject, once for each id."""
@@ -93,9 +103,8 @@ class Intake:
             return None
         agent = sessions.agent(fact.agent)
         if not agent.sessions:
-            zero = sessions.zero(agent, now)
+            zero = self._t.zero(agent, now)
             zero.heard_at = now
-            self._t.deadlines.set("idle", zero, now + self._t.limits.assumed_session_idle_s)
             return zero
         if verb != "send":
             text = f"agent {fact.agent!r} said hello: its requests must name their session"
@@ -164,7 +173,12 @@ class Intake:
         if error is not None:
             self._refuse(message, error, now)
             return
+        if message.group is not None and message.group.is_closed:
+            self._settle.cancel(message, now, f"its group {message.group.id!r} is over")
+            return
         self._t.deadlines.set("deadline", message.id, message.deadline_at)
+        if (reply := self._reconcile.parked_for(message)) is not None:
+            self._settle.reply(reply, now)
         for leg in message.legs:
             self._start(leg, now)
         if message.is_open:
@@ -198,6 +212,30 @@ class Intake:
             self._leg(message, member)
         if message.legs:
             return None
+        until = message.opened_at + patience_s(message)
+        if until > message.opened_at:
+            self._memberless.setdefault(channel, {})[message.id] = message
+            self._t.deadlines.set("patience", (message.id, message.target), min(until, message.deadline_at))
+            return None
+        return bodies.Error(
+            errors.UNREACHABLE, f"channel {channel!r} has no other member with a live session"
+        )
+
+    def joined(self, agent: Agent, channels: frozenset[str], now: float) -> None:
+        """*agent* is a member of *channels* now: it gets the requests that found no member."""
+        for channel in channels:
+            for message in self._memberless.pop(channel, {}).values():
+                if message.is_open and message.source.name != agent.id:
+                    self._t.deadlines.drop("patience", (message.id, message.target))
+                    self._leg(message, agent)
+                    self.place_again(message.legs[0], now)
+
+    def nobody_joined(self, message: Message, now: float) -> None:
+        """No member has come for *message* as long as it was willing to wait."""
+        self._memberless.get(message.target[1:], {}).pop(message.id, None)
+        self._refuse(message, self._no_member(message.target[1:]), now)
+
+    def _no_member(self, channel: str) -> bodies.Error:
         return bodies.Error(
             errors.UNREACHABLE, f"channel {channel!r} has no other member with a live session"
         )
@@ -225,9 +263,6 @@ class Intake:
             self._dispatch.deliver(leg, now)
 
     def _wait_and_deliver(self, message: Message, now: float) -> None:
-        if message.group is not None and message.group.is_closed:
-            self._settle.cancel(message, now, f"its group {message.group.id!r} is over")
-            return
         if message.blocks and (message.source.said_hello or message.has_timeout):
             if message.group is not None:
                 self._groups.enter(message)
@@ -267,8 +302,10 @@ class Intake:
         """A queued event has its Receipt now; one for an agent without hello when the server did not object."""
         if message.verb == "request" or not message.is_open:
             return
-        leg = message.legs[0]
-        if leg.session is not None and not leg.session.said_hello and message.verb == "send":
+        leg = message.legs[0] if message.legs else None
+        if leg is None:
+            self._dispatch.receipt(message)
+        elif leg.session is not None and not leg.session.said_hello and message.verb == "send":
             self._t.deadlines.set("window", message.id, now + self._t.limits.hint_window_s)
         elif leg.state != "absent" or message.verb == "ask":
             self._dispatch.receipt(message)

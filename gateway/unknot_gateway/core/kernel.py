@@ -7,6 +7,7 @@ changes the tables, and nothing here waits, sends, draws or reads a clock. The r
     settle     how messages end, each request in exactly one Outcome        reception  who lives, heartbeats
     openwaits  waits that agents open themselves                            groups     requests that are one wait
     waiting    from records to the graph of who waits for what              graph/     the exact engine
+    reconcile  after an epoch change: what sessions still know
     detector   suspicion, probe, verdict                                    policy     who fails, what would help
 """
 
@@ -32,6 +33,7 @@ from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.intake import Intake
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reception import Reception
+from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Session
 from unknot_gateway.core.settle import Settle, held_by
 from unknot_gateway.core.tables import KernelConfig, Policy, Tables
@@ -50,14 +52,17 @@ class Kernel:
         self.config = config or KernelConfig()
         self.tables = tables = Tables(network, epoch, self.config)
         self.counters = tables.counters
-        self.dispatch = Dispatch(tables)
+        self.reconcile = Reconcile(tables)
+        self.dispatch = Dispatch(tables, self.reconcile)
         self.groups = Groups(tables)
         self.settle = Settle(tables, self.dispatch, self.groups)
         self.openwaits = OpenWaits(tables)
         self.detector = Detector(tables, self.settle, self.openwaits)
-        self.intake = Intake(tables, self.dispatch, self.settle, self.groups, self.detector.closes)
+        self.intake = Intake(
+            tables, self.dispatch, self.settle, self.groups, self.reconcile, self.detector.closes
+        )
         self.reception = Reception(
-            tables, self.dispatch, self.settle, self.groups, self.intake, self.openwaits
+            tables, self.dispatch, self.settle, self.groups, self.intake, self.openwaits, self.reconcile
         )
         self.detector.release = self.intake.release
 
@@ -69,7 +74,8 @@ class Kernel:
             case EventSeen():
                 self.intake.event(fact, now)
             case ReplySeen():
-                self.settle.reply(fact.agent, fact.request_id, fact.envelope, fact.reply_to, now)
+                if not self.reconcile.parks(fact, now):
+                    self.settle.reply(fact, now)
             case BodySeen():
                 self._body(fact, now)
             case PublishSeen():
@@ -193,6 +199,7 @@ class Kernel:
         for due in self.tables.deadlines.take(now):
             self._due(due, now)
         self.tables.messages.forget_old(now)
+        self.reconcile.forget_old(now)
 
     def _due(self, due: Due, now: float) -> None:
         key, messages = due.key, self.tables.messages
@@ -204,9 +211,7 @@ class Kernel:
                 if (wait := messages.waits.get(key)) is not None:  # type: ignore[call-overload]
                     self.openwaits.expire(wait, now)
             case "patience":
-                if (leg := self._leg(key)) is not None and leg.state == "absent":
-                    text = f"agent {leg.agent.id!r} did not appear within wait_for_target_s: is it started?"
-                    self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)
+                self._patience_over(key, now)
             case "hint":
                 if (leg := self._leg(key)) is not None:
                     self.dispatch.try_again(leg)
@@ -215,6 +220,8 @@ class Kernel:
                 self._window_over(EventId(str(key)), now)
             case "probe":
                 self.detector.probe_over(str(key), now)
+            case "judge":
+                self.detector.judge(str(key), now)
             case "ask again":
                 self.detector.ask_again(str(key), now)
             case "sweep":
@@ -236,6 +243,16 @@ class Kernel:
                 self.reception.idle(session, now)
             case _:
                 raise AssertionError(f"nobody set a deadline of kind {kind!r}")
+
+    def _patience_over(self, key: object, now: float) -> None:
+        leg = self._leg(key)
+        if leg is None:
+            assert isinstance(key, tuple)
+            if (message := self.tables.messages.open.get(key[0])) is not None:
+                self.intake.nobody_joined(message, now)
+        elif leg.state == "absent":
+            text = f"agent {leg.agent.id!r} did not appear within wait_for_target_s: is it started?"
+            self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)
 
     def _leg(self, key: object) -> Leg | None:
         assert isinstance(key, tuple)

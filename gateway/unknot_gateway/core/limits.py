@@ -18,6 +18,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Live sessions of one agent."""
     tokens_max: int = 100_000
     """Session tokens remembered as used, oldest first out."""
+    parked_replies_max: int = 10_000
+    """Answers kept after an epoch change until their requests are sent again, oldest first out."""
     remembered_max: int = 100_000
     """Closed ids, oldest first out."""
     remembered_s: float = 30.0

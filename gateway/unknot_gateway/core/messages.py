@@ -11,7 +11,6 @@ from unknot_gateway.core.records import Message, OpenWait
 from unknot_schemas import bodies
 from unknot_schemas.ids import AgentId, EventId
 
-
 _OUTCOME_BYTES: Final = 200
 """An Outcome without its event."""
 
@@ -24,6 +23,8 @@ class Tombstone(Struct, gc=False):
     kind: str
     targets: tuple[AgentId, ...]
     blocks: bool
+    waiter: AgentId | None = None
+    """Of a wait that an agent opened itself: a newer generation of it may open."""
     outcome: bodies.Outcome | None = None
     weight: int = 0
 
@@ -99,9 +100,10 @@ class MessageTable:
         kind: str = "",
         targets: tuple[AgentId, ...] = (),
         blocks: bool = False,
+        waiter: AgentId | None = None,
     ) -> Tombstone:
         """Remember *event_id* as closed."""
-        tombstone = Tombstone(digest, now, kind, targets, blocks)
+        tombstone = Tombstone(digest, now, kind, targets, blocks, waiter)
         self._closed[event_id] = tombstone
         self.forget_old(now)
         return tombstone

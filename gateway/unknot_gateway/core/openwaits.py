@@ -18,7 +18,7 @@ class OpenWaits:
     def __init__(self, tables: Tables) -> None:
         self._t = tables
         self._tombstones: dict[tuple[int, str], int] = {}
-        """Closes that overtook their open, by session and id: the generation up to which an open is void."""
+        """Ids that ended, or whose close came first, by session: the generation up to which an open is void."""
 
     def open(self, session: Session, body: bodies.WaitOpen, reply_to: str | None, now: float) -> None:
         """Enter a wait; an older generation, or one closed before it came, changes nothing."""
@@ -45,9 +45,7 @@ class OpenWaits:
         """The wait is over on the agent's side."""
         wait = self._t.messages.waits.get(EventId(body.id))
         if wait is None:
-            if len(self._tombstones) >= self._t.limits.remembered_max:
-                self._tombstones.pop(next(iter(self._tombstones)))
-            self._tombstones[session.generation, body.id] = body.generation or 0
+            self._void(session, body.id, body.generation or 0)
         elif wait.session is not session:
             self._t.refuse(reply_to, body.id, errors.UNKNOWN_WAIT, f"wait {body.id!r} is another session's")
             return
@@ -98,8 +96,11 @@ class OpenWaits:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, timeout_s=timeout_s, duplicate=True))
 
     def _fault(self, session: Session, event_id: EventId, body: bodies.WaitOpen) -> bodies.Error | None:
-        if event_id in self._t.messages.open:
-            return bodies.Error(errors.ID_CONFLICT, f"id {body.id!r} is an open request's; take a new id")
+        closed = self._t.messages.closed(event_id)
+        if event_id in self._t.messages.open or (closed is not None and closed.waiter != session.name):
+            return bodies.Error(
+                errors.ID_CONFLICT, f"id {body.id!r} is a request's or another's; take a new id"
+            )
         if not 1 <= len(body.on) <= CONDITIONS_MAX:
             return bodies.Error(errors.BAD_REQUEST, f"a wait has 1 to {CONDITIONS_MAX} conditions")
         if isinstance(body.need, int) and not 1 <= body.need <= len(body.on):
@@ -162,7 +163,13 @@ class OpenWaits:
                 parts.append(execution(self._t.waiting.strand(session, MAIN).node))
         return any_of(*parts) if parts else OUTSIDE
 
+    def _void(self, session: Session, wait_id: str, generation: int) -> None:
+        if len(self._tombstones) >= self._t.limits.remembered_max:
+            self._tombstones.pop(next(iter(self._tombstones)))
+        self._tombstones[session.generation, wait_id] = generation
+
     def _remove(self, wait: OpenWait) -> None:
+        self._void(wait.session, wait.id, wait.body.generation)
         self._t.messages.waits.pop(wait.id, None)
         wait.session.open.pop(wait.id, None)
         wait.session.agent.expects.pop(wait.id, None)
@@ -172,4 +179,4 @@ class OpenWaits:
 
     def _bury(self, wait: OpenWait, now: float, kind: str) -> Tombstone:
         digest = hash((wait.session.name, wait.id, wait.body.generation))
-        return self._t.messages.bury(wait.id, digest, now, kind=kind)
+        return self._t.messages.bury(wait.id, digest, now, kind=kind, waiter=wait.session.name)

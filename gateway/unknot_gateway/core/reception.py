@@ -5,7 +5,8 @@ from unknot_gateway.core.effects import Answer, SendControl
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.intake import Intake, forgotten
 from unknot_gateway.core.openwaits import OpenWaits
-from unknot_gateway.core.records import Leg, Message, Session
+from unknot_gateway.core.reconcile import Reconcile
+from unknot_gateway.core.records import Agent, Leg, Message, Session
 from unknot_gateway.core.sessions import pools_of
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
@@ -25,6 +26,7 @@ class Reception:
         groups: Groups,
         intake: Intake,
         openwaits: OpenWaits,
+        reconcile: Reconcile,
     ) -> None:
         self._t = tables
         self._dispatch = dispatch
@@ -32,6 +34,7 @@ class Reception:
         self._groups = groups
         self._intake = intake
         self._openwaits = openwaits
+        self._reconcile = reconcile
         self.draining: set[Session] = set()
 
     # -- hello
@@ -59,8 +62,10 @@ class Reception:
         if known is not None and known.hello != hello:
             self._change_pools(known, hello, now)
         if hello.resume and known is None:
-            self._take_claims(session, hello)
-        self._place_waiting(session, now)
+            self._reconcile.resumed(session, hello)
+        self._place_waiting(session.agent, now)
+        if session.channels:
+            self._intake.joined(session.agent, session.channels, now)
 
     def _begin(self, name: AgentId, hello: bodies.Hello, now: float) -> Session:
         agent = self._t.sessions.agent(name)
@@ -103,15 +108,13 @@ class Reception:
         )
         self._t.out.append(Answer(reply_to, body))
 
-    def _take_claims(self, session: Session, hello: bodies.Hello) -> None:
-        for held in hello.held or ():
-            session.claims[EventId(held.id)] = held.state
-        for answered in hello.answered or ():
-            session.claims[EventId(answered)] = "answered"
-        session.delivered = max(session.delivered, hello.seen)
+    def _settled(self, session: Session, now: float) -> None:
+        """With the last session that is heard again, what has waited for it is delivered."""
+        if self._reconcile.settled(session):
+            for agent in list(self._t.sessions.agents.values()):
+                self._place_waiting(agent, now)
 
-    def _place_waiting(self, session: Session, now: float) -> None:
-        agent = session.agent
+    def _place_waiting(self, agent: Agent, now: float) -> None:
         agent.routes.clear()
         legs = list(agent.waiting.values()) + self._t.admission.reroute(agent)
         for leg in legs:
@@ -159,11 +162,16 @@ class Reception:
         """Compare what the session names with what is known here; the session, or None if it is not live."""
         session = self._t.sessions.find(name, beat.session)
         if session is None:
-            text = f"session of {name!r} is not live here: say hello with resume: true"
-            self._t.refuse(reply_to, None, errors.UNKNOWN_SESSION, text)
+            if self._t.sessions.is_used(name, beat.session):
+                text = f"this session of {name!r} has ended: say hello with a new token"
+                self._t.refuse(reply_to, None, errors.STALE_SESSION, text)
+            else:
+                text = f"session of {name!r} is not known here: say hello with resume: true"
+                self._t.refuse(reply_to, None, errors.UNKNOWN_SESSION, text)
             return None
         session.heard_at = now
         session.beats += 1
+        self._settled(session, now)
         self._compare_deliveries(session, beat.seen, now)
         unknown = self._compare_open(session, beat.open, now)
         not_held = self._compare_held(session, beat.held, now)
@@ -247,7 +255,7 @@ class Reception:
     def bye(self, session: Session, drain_s: float, now: float) -> None:
         """No new work for *session*; it ends when what it holds has ended, at the latest after *drain_s*."""
         session.draining = True
-        self._place_waiting(session, now)
+        self._place_waiting(session.agent, now)
         if drain_s <= 0 or not session.held:
             self.end(session, now, "it said bye")
         else:
@@ -274,9 +282,11 @@ class Reception:
         """An agent without hello that has nothing open is forgotten after a while."""
         if not zero.live:
             return
-        if zero.open or zero.held:
-            self._t.deadlines.set("idle", zero, now + self._t.limits.assumed_session_idle_s)
+        idle_at = zero.heard_at + self._t.limits.assumed_session_idle_s
+        if zero.open or zero.held or now < idle_at:
+            self._t.deadlines.set("idle", zero, max(idle_at, now + 1.0))
             return
+        self._groups.end_session(zero)
         self._t.waiting.end_session(zero)
         self._t.sessions.close(zero)
 
@@ -288,6 +298,7 @@ class Reception:
         self.draining.discard(session)
         self._t.deadlines.drop("silence", session)
         self._t.deadlines.drop("drain", session)
+        self._settled(session, now)
         queued = self._t.admission.reroute(session.agent)
         for leg in list(session.held.values()):
             self._settle.lose(leg, now, why)

@@ -84,6 +84,9 @@ class Session(Struct, eq=False):
     strands: dict[tuple[ExecutionId, StrandId], Strand] = field(default_factory=dict)
     claims: dict[EventId, Literal["running", "deferred", "answered"]] = field(default_factory=dict)
     """What it said to hold, or to have answered, when it resumed after an epoch change."""
+    resent: frozenset[EventId] = frozenset()
+    """What it waited for when it resumed: sent again, these may have been delivered before."""
+    resumed: bool = False
 
     @property
     def name(self) -> AgentId:

@@ -8,6 +8,7 @@ from typing import Final
 from unknot_gateway.core import explain
 from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import SendControl
+from unknot_gateway.core.facts import ReplySeen
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.records import Agent, Leg, Message, Session
 from unknot_gateway.core.tables import Tables
@@ -29,10 +30,9 @@ class Settle:
 
     # -- answers
 
-    def reply(
-        self, agent: AgentId, request_id: EventId, envelope: bodies.Envelope, reply_to: str | None, now: float
-    ) -> None:
-        """Take *agent*'s answer: it ends exactly the request that it names, or changes nothing and is told why."""
+    def reply(self, fact: ReplySeen, now: float) -> None:
+        """Take an answer: it ends exactly the request that it names, or changes nothing and is told why."""
+        agent, request_id, envelope, reply_to = fact.agent, fact.request_id, fact.envelope, fact.reply_to
         entry = self._t.sessions.agents.get(agent)
         session = self._t.sessions.find(agent, envelope.session)
         if session is not None:
@@ -68,7 +68,8 @@ class Settle:
             tracestate=envelope.tracestate,
         )
         leg.ended = True
-        running = leg.state == "running" and not envelope.done
+        can_say_done = leg.session is not None and leg.session.said_hello
+        running = leg.state == "running" and not envelope.done and can_say_done
         if not running and leg.state in ("running", "deferred", "unheard"):
             self._close_then_free(message, leg, envelope, event, now)
             return
@@ -291,6 +292,7 @@ class Settle:
         elif message.wait is not None:
             self._t.waiting.close(message.wait)
         message.wait = None
+        message.is_unentered = False
 
 
 _STALE: Final = "the answer came from another session of {!r} than the one that holds the request"
@@ -317,4 +319,6 @@ def held_by(agent: Agent | None, event_id: EventId) -> Leg | None:
 def _outcome_for(code: str) -> OutcomeKind:
     if code == errors.UNREACHABLE:
         return "unreachable"
+    if code == errors.RESPONDER_LOST:
+        return "responder_lost"
     return "over_limit" if code == errors.OVER_LIMIT else "refused"

@@ -10,7 +10,7 @@ from unknot_gateway.core.deadlines import Deadlines
 from unknot_gateway.core.effects import Answer, AnyEffect, SendOutcome
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.messages import MessageTable
-from unknot_gateway.core.records import Session
+from unknot_gateway.core.records import Agent, Session
 from unknot_gateway.core.sessions import SessionTable
 from unknot_gateway.core.waiting import Waiting
 from unknot_schemas import bodies, errors
@@ -47,6 +47,8 @@ class Tables:
         self.messages = MessageTable(config.limits)
         self.admission = Admission(config.limits)
         self.waiting = Waiting(config.limits)
+        self.is_reconciling = False
+        """Whether sessions that lived before this epoch are still to be heard."""
         self.out: list[AnyEffect] = []
         self._ids = 0
 
@@ -54,6 +56,14 @@ class Tables:
         """An id that nothing else in the network has: the epoch makes it unique across restarts."""
         self._ids += 1
         return EventId(f"{kind}{self.epoch:x}-{self._ids:x}")
+
+    def zero(self, agent: Agent, now: float) -> Session:
+        """The stand-in session of an agent that never said hello."""
+        if agent.zero is None:
+            zero = self.sessions.zero(agent, now)
+            self.deadlines.set("idle", zero, now + self.limits.assumed_session_idle_s)
+            return zero
+        return agent.zero
 
     def count(self, name: str) -> None:
         """Count something that happened; nothing fails without being counted."""

@@ -150,7 +150,11 @@ class Waiting:
         return self._open(strand, conditions, need, opened)
 
     def _open(
-        self, strand: Strand, conditions: Sequence[Condition], need: int | None, opened: OpenWait | None = None
+        self,
+        strand: Strand,
+        conditions: Sequence[Condition],
+        need: int | None,
+        opened: OpenWait | None = None,
     ) -> Wait:
         if strand.id != OWN_TASK and not strand.open_waits:
             self._imply(strand)
@@ -192,8 +196,8 @@ class Waiting:
 
     def enter_later(self, message: Message) -> bool:
         """Whether *message* need not be entered before its execution waits, or its slot is wanted; then noted."""
-        leg = message.legs[0]
-        if len(message.legs) == 1 and leg.state == "running" and leg.strand is None:
+        leg = message.legs[0] if len(message.legs) == 1 else None
+        if leg is not None and leg.state == "running" and leg.strand is None:
             message.is_unentered = True
         return message.is_unentered
 
@@ -240,7 +244,9 @@ class Waiting:
 
 
 def condition_of(waiting: Waiting, message: Message) -> Condition:
-    """What *message* hangs on now."""
+    """What *message* hangs on now. A channel's request without any member yet hangs on nobody."""
+    if not message.legs:
+        return OUTSIDE
     conditions = [_leg_condition(waiting, leg) for leg in message.legs if not leg.ended]
     if len(conditions) == 1:
         return conditions[0]

@@ -1,0 +1,86 @@
+"""After an epoch change this gateway knows nothing, and the sessions that resume know it all.
+
+Until each of them has sent a heartbeat of this epoch, or is lost, nothing is delivered, no verdict is given, and
+answers to requests that nobody has sent again yet are parked. A request sent again goes to the session that said it
+holds or has answered it, to no other.
+"""
+
+from collections import OrderedDict
+
+from unknot_gateway.core.facts import ReplySeen
+from unknot_gateway.core.records import Leg, Message, Session
+from unknot_gateway.core.tables import Tables
+from unknot_schemas import bodies, errors
+from unknot_schemas.ids import AgentId, EventId
+
+
+class Reconcile:
+    """Owner of what is awaited and parked after an epoch change."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._t = tables
+        self._awaited: set[Session] = set()
+        self._parked: OrderedDict[tuple[AgentId, EventId], tuple[float, ReplySeen]] = OrderedDict()
+
+    def resumed(self, session: Session, hello: bodies.Hello) -> None:
+        """*session* lived before this epoch: take what it says to hold, to have answered, and to wait for."""
+        for held in hello.held or ():
+            session.claims[EventId(held.id)] = held.state
+        for answered in hello.answered or ():
+            session.claims[EventId(answered)] = "answered"
+        session.resent = frozenset(EventId(event_id) for event_id in hello.open or ())
+        session.resumed = True
+        session.delivered = hello.seen
+        self._awaited.add(session)
+        self._t.is_reconciling = True
+        self._t.count("sessions.resumed")
+
+    def settled(self, session: Session) -> bool:
+        """*session* has been heard in this epoch, or is gone; whether that was the last one awaited."""
+        if session not in self._awaited:
+            return False
+        self._awaited.discard(session)
+        self._t.is_reconciling = bool(self._awaited)
+        return not self._awaited
+
+    def parks(self, reply: ReplySeen, now: float) -> bool:
+        """Keep an answer to a request that is not known again yet; False where it is to be taken now."""
+        messages = self._t.messages
+        is_known = reply.request_id in messages.open or messages.closed(reply.request_id) is not None
+        if is_known or not self._t.is_reconciling:
+            return False
+        if len(self._parked) >= self._t.limits.parked_replies_max:
+            self._parked.popitem(last=False)
+            self._t.count("replies.parked_lost")
+        self._parked[reply.agent, reply.request_id] = (now, reply)
+        self._t.count("replies.parked")
+        return True
+
+    def parked_for(self, message: Message) -> ReplySeen | None:
+        """The parked answer to *message*, which has been sent again."""
+        for leg in message.legs:
+            found = self._parked.pop((leg.agent.id, message.id), None)
+            if found is not None:
+                return found[1]
+        return None
+
+    def forget_old(self, now: float) -> None:
+        """Drop parked answers whose requests have not come again in time."""
+        while self._parked:
+            since, _ = next(iter(self._parked.values()))
+            if now - since < self._t.messages.remembered_s:
+                return
+            self._parked.popitem(last=False)
+            self._t.count(f"refused.{errors.UNKNOWN_REPLY}")
+
+    def fault(self, leg: Leg) -> bodies.Error | None:
+        """Why an unclaimed request that was sent again must not be delivered: who may have run it is gone."""
+        message, sessions = leg.message, leg.agent.sessions.values()
+        if message.id not in message.source.resent or any(session.resumed for session in sessions):
+            return None
+        message.was_delivered = True
+        return bodies.Error(
+            errors.RESPONDER_LOST,
+            f"the session of {leg.agent.id!r} that may have handled {message.id!r} before the gateway's restart is "
+            "gone; whether it acted is not known",
+        )
