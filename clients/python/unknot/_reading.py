@@ -62,10 +62,12 @@ class MainReader:
             if not self._lifeline.pools:
                 await self._lifeline.renew([bodies.Pool(1, main=True)], "main reads events again")
             while True:
-                work = await self._next()
-                self.work = work
-                yield Event(work.event)
-                self._links.answers.read_on(work)
+                self.work = work = await self._next()
+                try:
+                    yield Event(work.event)
+                finally:
+                    if self._links.session.ended is None:
+                        self._links.answers.read_on(work)
         finally:
             self._loops -= 1
             self._beats_unread = 0
