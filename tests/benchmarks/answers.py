@@ -31,6 +31,8 @@ SHORT_S = 0.25
 LONG_S = 60.0
 LATE_S = 0.1
 """After the deadline."""
+RACE_S = 0.02
+"""Before the deadline."""
 SLOTS = 50_000
 HANG_S = 5.0
 
@@ -86,14 +88,14 @@ class Responder:
             if fate.kind == "twice":
                 await self.agent.reply(event.id, answer)
         else:
-            self._group.create_task(self._later(event.id, fate.kind, answer))
+            self._group.create_task(self._later(event.id, fate.kind, answer, event.deadline_in_s or SHORT_S))
 
-    async def _later(self, id: str, kind: str, answer: bytes) -> None:
+    async def _later(self, id: str, kind: str, answer: bytes, deadline_in_s: float) -> None:
         if kind == "soon":
             await asyncio.sleep(random.random() * SHORT_S)
             await self.agent.reply(id, answer)
         elif kind == "race":
-            await asyncio.sleep(SHORT_S - 0.005 + random.random() * 0.01)
+            await asyncio.sleep(deadline_in_s - random.random() * RACE_S)
             await self.agent.reply(id, answer)
         elif kind == "silent":
             await asyncio.sleep(SHORT_S + LATE_S)

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.profile [--lanes 64] [--window 3] [--top 40]
 
-Microseconds per request, inflated by the profiler by about a half; compare lines, not runs.
+Microseconds of CPU per request, which the profiler makes several times as many; compare lines, not runs.
 """
 
 import argparse
@@ -84,7 +84,8 @@ def _show(stats: pstats.Stats, requests: int, top: int) -> str:
         for room, own in sorted(rooms.items(), key=lambda item: -item[1])
     ]
     heads = ("us/request", "calls/request", "function")
-    return f"{table(heads, lines[:top])}\n\n{table(('us/request', 'room'), by_room)}"
+    calls = sum(calls for _, (_, calls, _, _, _) in _entries(stats)) / requests
+    return f"{table(heads, lines[:top])}\n\n{table(('us/request', 'room'), by_room)}\n\n{calls:.0f} calls per request"
 
 
 def _entries(stats: pstats.Stats) -> list[tuple[tuple[str, int, str], tuple[int, int, float, float, Any]]]:

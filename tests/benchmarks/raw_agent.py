@@ -8,6 +8,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
 import nats
@@ -45,6 +46,7 @@ class Event(msgspec.Struct, gc=False):
     id: str
     data: msgspec.Raw
     seq: int | None = None
+    deadline_in_s: float | None = None
 
 
 OnEvent = Callable[[Event], Awaitable[None]]
@@ -179,7 +181,9 @@ class RawAgent:
         alive = {
             execution: Strands(alive=[] if execution in standing else [""]) for execution in asked.executions
         }
-        held = {one: "running" for one in asked.requests if one in self.held}
+        held: dict[str, Literal["running", "deferred", "done"]] = {
+            one: "running" for one in asked.requests if one in self.held
+        }
         return Facts(self.session, asked.incident, list(self._open), held, alive)
 
     async def _beat(self) -> None:
