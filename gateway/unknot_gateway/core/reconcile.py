@@ -7,6 +7,8 @@ holds or has answered it, to no other.
 
 from collections import OrderedDict
 
+from msgspec.structs import replace
+
 from unknot_gateway.core.facts import ReplySeen
 from unknot_gateway.core.records import Leg, Message, Session
 from unknot_gateway.core.tables import Tables
@@ -52,7 +54,8 @@ class Reconcile:
         if len(self._parked) >= self._t.limits.parked_replies_max:
             self._parked.popitem(last=False)
             self._t.count("replies.parked_lost")
-        self._parked[reply.agent, reply.request_id] = (now, reply)
+        self._t.receipt(reply.reply_to, bodies.Receipt(True, reply.request_id))
+        self._parked[reply.agent, reply.request_id] = (now, replace(reply, reply_to=None))
         self._t.count("replies.parked")
         return True
 
