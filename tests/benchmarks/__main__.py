@@ -51,9 +51,9 @@ Found = tuple[dict[str, Any], str, int]
 
 def _throughput(options: argparse.Namespace) -> Found:
     rows = uvloop.run(throughput.run(options.rounds, options.window))
-    ratios = throughput.ratios(rows)
-    text = throughput.show(rows) + "\n\n" + "\n".join(f"{what}: {ratio}x" for what, ratio in ratios.items())
-    return {"rounds": options.rounds, "window_s": options.window, "rows": rows, "ratios": ratios}, text, 0
+    bars = throughput.bars(rows)
+    found = {"rounds": options.rounds, "window_s": options.window, "rows": rows, "bars": bars}
+    return found, _with(throughput.show(rows), bars), 0
 
 
 def _deadlocks(options: argparse.Namespace) -> Found:
@@ -62,9 +62,8 @@ def _deadlocks(options: argparse.Namespace) -> Found:
             return await deadlocks.run(url, NETWORK, options.samples)
 
     rows = uvloop.run(measured())
-    further = round(deadlocks.slope(rows), 2)
-    text = f"{deadlocks.show(rows)}\n\neach further member: {further} round trips"
-    return {"rows": rows, "round_trips_per_further_member": further}, text, 0
+    bars = deadlocks.bars(rows)
+    return {"rows": rows, "bars": bars}, _with(deadlocks.show(rows), bars), 0
 
 
 def _graph(options: argparse.Namespace) -> Found:
@@ -85,6 +84,10 @@ def _answers(options: argparse.Namespace) -> Found:
 
     result = uvloop.run(measured())
     return result, answers.show(result), 1 if result["faults"] else 0
+
+
+def _with(text: str, bars: list[report.Bar]) -> str:
+    return "\n".join([text, "", *map(str, bars)])
 
 
 DEFAULT = ("throughput", "deadlocks", "graph")

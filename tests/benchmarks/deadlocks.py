@@ -14,7 +14,7 @@ import nats
 from nats.aio.msg import Msg
 
 from tests.benchmarks.raw_agent import RawAgent, raw_agent
-from tests.benchmarks.report import table
+from tests.benchmarks.report import Bar, at_most, table
 from unknot_schemas.bodies import Outcome
 
 MEMBERS = (2, 3, 4, 5, 6)
@@ -104,13 +104,15 @@ async def _started(agent: RawAgent, starter: RawAgent) -> str:
     return execution
 
 
-def slope(rows: list[dict[str, Any]]) -> float:
-    """Round trips that each further member costs (least squares over the rows)."""
+def bars(rows: list[dict[str, Any]]) -> list[Bar]:
+    """For two members, and for each further one (least squares over the rows)."""
     xs, ys = [row["members"] for row in rows], [row["round_trips"] for row in rows]
     x0, y0 = sum(xs) / len(xs), sum(ys) / len(ys)
-    return float(
-        sum((x - x0) * (y - y0) for x, y in zip(xs, ys, strict=True)) / (sum((x - x0) ** 2 for x in xs) or 1)
-    )
+    steep = sum((x - x0) * (y - y0) for x, y in zip(xs, ys, strict=True)) / sum((x - x0) ** 2 for x in xs)
+    return [
+        at_most("round trips until both of two members failed", ys[0], 5.0),
+        at_most("round trips for each further member", steep, 1.5),
+    ]
 
 
 def show(rows: list[dict[str, Any]]) -> str:

@@ -1,9 +1,11 @@
 """How results are shown and kept."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -22,11 +24,33 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+class Bar(Struct, frozen=True):
+    """A figure that must be reached."""
+
+    what: str
+    found: float
+    bar: str
+    met: bool
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.found} (bar {self.bar}: {'met' if self.met else 'MISSED'})"
+
+
+def at_most(what: str, found: float, bar: float) -> Bar:
+    """*found* must not be above *bar*."""
+    return Bar(what, round(found, 2), f"<= {bar:g}", found <= bar)
+
+
+def at_least(what: str, found: float, bar: float) -> Bar:
+    """*found* must not be below *bar*."""
+    return Bar(what, round(found, 2), f">= {bar:g}", found >= bar)
+
+
 def keep(name: str, result: dict[str, Any]) -> Path:
     """Write *result* as JSON; the file."""
     RESULTS.mkdir(exist_ok=True)
     kept = RESULTS / f"{name}.json"
-    kept.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    kept.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
     return kept
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.benchmarks import contenders, load
 from tests.benchmarks.contenders import Contender
 from tests.benchmarks.machine import nats_server
-from tests.benchmarks.report import table
+from tests.benchmarks.report import Bar, at_least, at_most, table
 
 IN_FLIGHT = (1, 64, 512)
 ENTRANTS = (contenders.plain, contenders.relay, contenders.unknot, contenders.unknot_sdk)
@@ -69,14 +69,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [str(row["in_flight"]), row["contender"], *figures, *used]
 
 
-def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """What has a bar: CPU between the agents and throughput, against the relay at 64 in flight."""
+def bars(rows: list[dict[str, Any]]) -> list[Bar]:
+    """CPU between the agents and throughput, against the relay at 64 in flight."""
     at_64 = {row["contender"]: row for row in rows if row["in_flight"] == 64}
-    relay = at_64["bare relay"]
-    found: dict[str, float] = {}
-    for name in ("unknot", "unknot, SDK"):
-        if name in at_64:
-            cpu = at_64[name]["cpu_us"]["middle"] / relay["cpu_us"]["middle"]
-            found[f"{name}: CPU against the relay"] = round(cpu, 2)
-            found[f"{name}: throughput against the relay"] = round(at_64[name]["per_s"] / relay["per_s"], 2)
-    return found
+    relay, ours = at_64["bare relay"], at_64["unknot"]
+    return [
+        at_most(
+            "gateway CPU per request / relay CPU", ours["cpu_us"]["middle"] / relay["cpu_us"]["middle"], 2.5
+        ),
+        at_least("gateway requests per s / relay requests per s", ours["per_s"] / relay["per_s"], 0.5),
+    ]
