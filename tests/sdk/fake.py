@@ -9,6 +9,7 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 HANG_S = 5.0
 
@@ -52,6 +53,7 @@ class Fake:
         self.unknown_session = False
         self.answers: dict[str, dict[str, Any] | None] = {}
         """What a verb's NATS reply is instead of the usual; None: silence."""
+        self.subscription: Subscription
         self._taken: set[int] = set()
         self._arrived = asyncio.Condition()
         self._seq = 0
@@ -175,9 +177,9 @@ class Fake:
 
 @asynccontextmanager
 async def faking(url: str, network: str) -> AsyncIterator[Fake]:
-    client = await nats.connect(url)
+    client = await nats.connect(url, reconnect_time_wait=0.05, max_reconnect_attempts=-1)
     fake = Fake(client, network)
-    await client.subscribe(f"{fake.root}>", cb=fake._on)
+    fake.subscription = await client.subscribe(f"{fake.root}>", cb=fake._on)
     await client.flush()
     await asyncio.sleep(0.01)
     try:

@@ -21,6 +21,8 @@ logger = logging.getLogger("unknot")
 HELLO_S: Final = 1.0
 """How long one hello waits for its answer before the next one."""
 NOBODY_PAUSE_S: Final = 0.1
+UNHEARD_PAUSE_S: Final = 0.5
+"""Pause before the next heartbeat when no gateway was there to hear one."""
 BYE_S: Final = 2.0
 ALL: Final = float("inf")
 """An instant that everything is older than."""
@@ -41,6 +43,7 @@ class Lifeline:
         self.heartbeat_s = session.profile.heartbeat_s or HEARTBEAT_DEFAULT_S
         self.on_beat: Callable[[], None] = lambda: None
         """Called with every heartbeat."""
+        self._again: asyncio.TimerHandle | None = None
         self._resuming = False
         self._watched = False
         self._loop = asyncio.get_running_loop()
@@ -187,8 +190,13 @@ class Lifeline:
 
     def _answered(self, answer: bytes | None) -> None:
         session = self._session
-        if answer is None or session.ended is not None:
+        if session.ended is not None:
+            return
+        if answer is None:
             session.counters["heartbeats_unheard"] += 1
+            if self._again is not None:
+                self._again.cancel()  # one at a time, however long nobody listens
+            self._again = self._loop.call_later(UNHEARD_PAUSE_S, self._reconnected)
             return
         receipt = _receipt(answer)
         if receipt.ok:

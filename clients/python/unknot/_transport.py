@@ -27,6 +27,8 @@ OUTBOX_MAX: Final = 200_000
 OUTBOX_BYTES_MAX: Final = 64 * 1024 * 1024
 RETRY_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Pauses between attempts to build a connection that has been closed for good."""
+RECONNECT_S: Final = 0.25
+"""Pause between attempts to reach the same server again."""
 PING_S: Final = 2
 PENDING_MESSAGES_MAX: Final = 1_000_000
 
@@ -169,7 +171,7 @@ class Transport:
             "name": f"unknot agent {self._agent}",
             "inbox_prefix": f"_INBOX.{self._agent}",
             "max_reconnect_attempts": -1,
-            "reconnect_time_wait": 0.25,
+            "reconnect_time_wait": RECONNECT_S,
             "connect_timeout": 2,
             "ping_interval": PING_S,
             "max_outstanding_pings": 2,
