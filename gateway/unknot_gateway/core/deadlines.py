@@ -34,7 +34,7 @@ class Deadlines:
         self._entries += 1
         self._at[kind, key] = (at, self._entries)
         heappush(self._heap, (at, self._entries, kind, key))
-        if len(self._heap) > 2 * len(self._at) + _SLACK:
+        if not self._entries % _SLACK and len(self._heap) > 2 * len(self._at) + _SLACK:
             self._compact()
 
     def drop(self, kind: str, key: Hashable) -> None:

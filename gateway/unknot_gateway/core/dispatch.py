@@ -20,7 +20,7 @@ class Dispatch:
         """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
         agent, message = leg.agent, leg.message
         admission = self._t.admission
-        if self._claimed(leg) is not None:
+        if self._reconcile.has_begun and self._claimed(leg) is not None:
             return None
         if self._t.is_reconciling:
             return self._place_later(leg)
@@ -36,7 +36,7 @@ class Dispatch:
                 errors.NOT_SUBSCRIBED,
                 f"agent {agent.id!r} is there but none of its pools serves {message.type!r}: register a handler",
             )
-        pool = self._reentrant_pool(leg, route) or admission.free_pool(route)
+        pool = admission.free_pool(route) or self._reentrant_pool(leg, route)
         if pool is not None:
             leg.state, leg.pool = "parked", pool
             return None
@@ -243,7 +243,8 @@ class Dispatch:
                 detached=body.detached,
             )
         message.was_delivered = True
-        self._t.waiting.update(message)
+        if message.wait is not None:
+            self._t.waiting.update(message)
         if leg.has_timer:
             self._drop_timers(leg)
         deadline_in_s = max(message.deadline_at - now, 0.0) if message.verb != "send" else None
@@ -289,9 +290,11 @@ class Dispatch:
         pool, leg.pool = leg.pool, None
         if pool is not None:
             pool.used -= 1
-            self._t.waiting.slot_freed(leg, pool)
-        self._t.waiting.handler_ended(leg)
-        if pool is not None and pool.session.live:
+            if leg.strand is not None:
+                self._t.waiting.slot_freed(leg, pool)
+        if leg.strand is not None:
+            self._t.waiting.handler_ended(leg)
+        if pool is not None and pool.lanes and pool.session.live:
             self.drain(pool, now)
 
 

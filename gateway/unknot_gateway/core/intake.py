@@ -177,7 +177,7 @@ class Intake:
             self._settle.cancel(message, now, f"its group {message.group.id!r} is over")
             return
         self._t.deadlines.set("deadline", message.id, message.deadline_at)
-        if (reply := self._reconcile.parked_for(message)) is not None:
+        if self._reconcile.has_begun and (reply := self._reconcile.parked_for(message)) is not None:
             self._settle.reply(reply, now)
         for leg in message.legs:
             self._start(leg, now)

@@ -74,7 +74,7 @@ class Kernel:
             case EventSeen():
                 self.intake.event(fact, now)
             case ReplySeen():
-                if not self.reconcile.parks(fact, now):
+                if not tables.is_reconciling or not self.reconcile.parks(fact, now):
                     self.settle.reply(fact, now)
             case BodySeen():
                 self._body(fact, now)

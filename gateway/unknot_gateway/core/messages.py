@@ -15,6 +15,10 @@ _OUTCOME_BYTES: Final = 200
 """An Outcome without its event."""
 
 
+_FORGET_EVERY: Final = 64
+"""Old tombstones are looked for at every so many new ones."""
+
+
 class Tombstone(Struct, gc=False):
     """A closed id. *outcome* is None when there was none (one-way), or it had to make room."""
 
@@ -105,7 +109,8 @@ class MessageTable:
         """Remember *event_id* as closed."""
         tombstone = Tombstone(digest, now, kind, targets, blocks, waiter)
         self._closed[event_id] = tombstone
-        self.forget_old(now)
+        if not len(self._closed) % _FORGET_EVERY or len(self._closed) > self._limits.remembered_max:
+            self.forget_old(now)
         return tombstone
 
     def keep(self, tombstone: Tombstone, outcome: bodies.Outcome) -> None:

@@ -21,6 +21,8 @@ class Reconcile:
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
+        self.has_begun = False
+        """Whether any session has ever resumed: without, nothing is claimed and nothing parked."""
         self._awaited: set[Session] = set()
         self._parked: OrderedDict[tuple[AgentId, EventId], tuple[float, ReplySeen]] = OrderedDict()
 
@@ -34,7 +36,7 @@ class Reconcile:
         session.resumed = True
         session.delivered = hello.seen
         self._awaited.add(session)
-        self._t.is_reconciling = True
+        self._t.is_reconciling = self.has_begun = True
         self._t.count("sessions.resumed")
 
     def settled(self, session: Session) -> bool:
@@ -49,7 +51,7 @@ class Reconcile:
         """Keep an answer to a request that is not known again yet; False where it is to be taken now."""
         messages = self._t.messages
         is_known = reply.request_id in messages.open or messages.closed(reply.request_id) is not None
-        if is_known or not self._t.is_reconciling:
+        if is_known:
             return False
         if len(self._parked) >= self._t.limits.parked_replies_max:
             self._parked.popitem(last=False)

@@ -63,6 +63,8 @@ class Session(Struct, eq=False):
     """One life of one process of an agent; for an agent without hello: session "0", one serial main."""
 
     agent: "Agent"
+    name: AgentId
+    """Its agent's id."""
     id: SessionId
     generation: int
     said_hello: bool
@@ -87,11 +89,6 @@ class Session(Struct, eq=False):
     resent: frozenset[EventId] = frozenset()
     """What it waited for when it resumed: sent again, these may have been delivered before."""
     resumed: bool = False
-
-    @property
-    def name(self) -> AgentId:
-        """Its agent's id."""
-        return self.agent.id
 
     @property
     def is_reentrant(self) -> bool:

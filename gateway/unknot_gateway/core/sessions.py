@@ -92,7 +92,7 @@ class SessionTable:
 
     def _new(self, agent: Agent, token: SessionId, now: float, *, said_hello: bool) -> Session:
         self._generations += 1
-        return Session(agent, token, self._generations, said_hello, now, HEARTBEAT_DEFAULT_S)
+        return Session(agent, agent.id, token, self._generations, said_hello, now, HEARTBEAT_DEFAULT_S)
 
 
 def pools_of(session: Session, hello: bodies.Hello) -> tuple[Pool, ...]:

@@ -69,25 +69,14 @@ class Settle:
         )
         leg.ended = True
         can_say_done = leg.session is not None and leg.session.said_hello
-        running = leg.state == "running" and not envelope.done and can_say_done
-        if not running and leg.state in ("running", "deferred", "unheard"):
-            self._close_then_free(message, leg, envelope, event, now)
-            return
-        if not running:
+        runs_on = leg.state == "running" and not envelope.done and can_say_done
+        was_delivered = leg.state in ("running", "deferred", "unheard")
+        if not was_delivered:
             self._dispatch.withdraw(leg)
-        self._end_answered(message, envelope, event, now)
-
-    def _close_then_free(
-        self, message: Message, leg: Leg, envelope: bodies.Envelope, event: bodies.Delivered, now: float
-    ) -> None:
-        self._end_answered(message, envelope, event, now)
-        self._dispatch.free(leg, now)
-
-    def _end_answered(
-        self, message: Message, envelope: bodies.Envelope, event: bodies.Delivered, now: float
-    ) -> None:
         kind: OutcomeKind = "failed" if envelope.error is not None else "reply"
         self.end(message, kind, now, error=envelope.error, event=event, handled="yes")
+        if was_delivered and not runs_on:
+            self._dispatch.free(leg, now)
 
     def _late(
         self,
