@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", metavar="MODULE:AGENT...", nargs=-1, required=True)
+@click.option(
+    "--wait",
+    "patience_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the NATS server and the gateway.",
+)
 @options.where
-def run(names: tuple[str, ...], url: str, network: str, as_json: bool) -> None:
+def run(names: tuple[str, ...], patience_s: float, url: str, network: str, as_json: bool) -> None:
     """Run agents: MODULE is imported from the current folder, AGENT is what it calls an unknot.Agent.
 
     Prints one line on stdout when all are up; logs go to stderr. SIGTERM and Ctrl-C say goodbye: what an agent holds
@@ -44,13 +52,18 @@ def run(names: tuple[str, ...], url: str, network: str, as_json: bool) -> None:
 
     def on_up() -> None:
         if as_json:
-            up = {"agents": [agent.name for agent in agents], "nats": url, "network": network, "pid": os.getpid()}
+            up = {
+                "agents": [agent.name for agent in agents],
+                "nats": url,
+                "network": network,
+                "pid": os.getpid(),
+            }
             click.echo(msgspec.json.encode(up))
         else:
             click.echo(f"{', '.join(agent.name for agent in agents)} up at {url} (network {network})")
 
     try:
-        talk.run(_serve(agents, url, network, on_up))
+        talk.run(_serve(agents, url, network, patience_s, on_up))
     except Unreachable as error:
         raise exits.NobodyThere(str(error)) from error
     except WaitFailed as error:
@@ -76,12 +89,13 @@ def _agent(name: str) -> "Agent":
     return found
 
 
-async def _serve(agents: "list[Agent]", url: str, network: str, on_up: Any) -> None:
+async def _serve(agents: "list[Agent]", url: str, network: str, patience_s: float, on_up: Any) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
         for agent in agents:
-            await stack.enter_async_context(agent.running(url, network=network, main_runs=False))
+            running = agent.running(url, network=network, timeout=patience_s, main_runs=False)
+            await stack.enter_async_context(running)
         on_up()
         await stop.wait()

@@ -1,0 +1,86 @@
+"""``unknot waits``, ``unknot agents`` and ``unknot watch``."""
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+from tests.cli.rig import RawAgent, agent, ended, say_nothing, start, unknot
+from tests.support import gateway as support
+from tests.support.gateway import Gateway
+
+
+async def test_waits_say_who_waits_for_whom_and_what_it_hangs_on(gateway: Gateway) -> None:
+    taken = asyncio.Event()
+
+    async def take(agent: RawAgent, event: Any) -> None:
+        taken.set()
+
+    async with agent(gateway, "elm", take):
+        waiting = await start("request", "elm", "work.do", gateway=gateway)
+        await asyncio.wait_for(taken.wait(), 10)
+        listed = await unknot("waits", "list", gateway=gateway)
+        assert listed.code == 0
+        head, row = listed.out.splitlines()
+        assert head.split()[:2] == ["WAITER", "EXECUTION"]
+        assert row.split()[0] == "cli"
+        assert "elm work.do" in row
+        judged = await unknot("waits", "list", "--verdicts", gateway=gateway)
+        assert judged.code == 0
+        assert "goes on when its holder does" in judged.out
+        as_json = await unknot("waits", "list", "--json", gateway=gateway)
+        assert [row["target"] for row in as_json.json["rows"]] == ["elm"]
+        waiting.send_signal(signal.SIGINT)
+        await ended(waiting)
+
+
+async def test_agents_say_who_lives(gateway: Gateway) -> None:
+    async with agent(gateway, "elm", say_nothing, concurrency=3):
+        listed = await unknot("agents", "list", gateway=gateway)
+        assert listed.code == 0
+        assert listed.out.splitlines()[1].split()[0] == "elm"
+        as_json = await unknot("agents", "list", "--json", gateway=gateway)
+        assert [(row["agent"], row["slots"]) for row in as_json.json["rows"]] == [("elm", 3)]
+
+
+async def ask_each_other(agent: RawAgent, event: Any) -> None:
+    await agent.request("oak" if agent.name == "elm" else "elm", execution=event["id"])
+
+
+async def test_a_deadlock_is_watched_as_it_is_found(gateway: Gateway) -> None:
+    async with agent(gateway, "elm", ask_each_other), agent(gateway, "oak", ask_each_other):
+        watching = [
+            await start("watch", *flags, gateway=gateway) for flags in (("--once",), ("--once", "--json"), ())
+        ]
+        for process in watching:
+            assert process.stderr is not None
+            assert b"watching network" in await asyncio.wait_for(process.stderr.readline(), 10)
+        assert (await unknot("send", "elm", "start", gateway=gateway)).code == 0
+        people, machine = [await ended(process) for process in watching[:2]]
+        assert (people.code, machine.code) == (3, 3)
+        assert "deadlock: elm -> oak -> elm" in people.out
+        assert "remedy:" in people.out
+        notice = machine.json
+        assert notice["type"] == "agent.wait.deadlock_detected"
+        assert notice["data"]["cycle"] == ["elm", "oak", "elm"]
+        forever = watching[2]
+        forever.send_signal(signal.SIGTERM)
+        went_on = await ended(forever)
+        assert went_on.code == 0
+        assert "deadlock: elm -> oak -> elm" in went_on.out
+
+
+async def test_a_listed_deadlock_is_code_3_with_verdicts() -> None:
+    with support.running("--policy", "shadow") as gateway:
+        async with agent(gateway, "elm", ask_each_other), agent(gateway, "oak", ask_each_other):
+            watching = await start("watch", "--once", gateway=gateway)
+            assert watching.stderr is not None
+            await asyncio.wait_for(watching.stderr.readline(), 10)
+            await unknot("send", "elm", "start", gateway=gateway)
+            assert (await ended(watching)).code == 3
+            judged = await unknot("waits", "list", "--verdicts", gateway=gateway)
+            assert judged.code == 3
+            assert judged.out.count("can never end") == 2
+            plain = await unknot("waits", "list", "--json", gateway=gateway)
+            assert plain.code == 0
+            assert {row["stuck"] for row in json.loads(plain.out)["rows"]} == {True}

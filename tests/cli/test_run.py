@@ -1,0 +1,69 @@
+"""``unknot run``: agents of the current folder, from their first line to their goodbye."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+from tests.cli.rig import ended, start, unknot
+from tests.support.gateway import Gateway
+
+TEAM = """
+from unknot import Agent, Context
+
+reviewer = Agent("reviewer")
+writer = Agent("writer", concurrency=2)
+number = 5
+
+
+@reviewer.on("review")
+async def review(draft: dict, ctx: Context) -> dict:
+    return {"text": await ctx.send_and_wait("writer", "revise", draft, timeout=20)}
+
+
+@writer.on("revise")
+def revise(draft: dict) -> str:
+    return draft["topic"].upper()
+"""
+
+
+async def test_agents_are_run_from_the_current_folder_until_they_are_stopped(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    (tmp_path / "team.py").write_text(TEAM)
+    running = await start("run", "team:reviewer", "team:writer", "--json", gateway=gateway, cwd=tmp_path)
+    assert running.stdout is not None
+    up = json.loads(await asyncio.wait_for(running.stdout.readline(), 20))
+    assert up["agents"] == ["reviewer", "writer"]
+    asked = await unknot("request", "reviewer", "review", '{"topic": "knots"}', gateway=gateway)
+    assert (asked.code, asked.json) == (0, {"text": "KNOTS"})
+    running.send_signal(signal.SIGTERM)
+    assert (await ended(running)).code == 0
+    listed = (await unknot("agents", "list", "--json", gateway=gateway)).json
+    assert {row["agent"] for row in listed["rows"]}.isdisjoint({"reviewer", "writer"}), "they said goodbye"
+
+
+async def test_what_is_no_agent_is_code_2_and_says_what_there_is(gateway: Gateway, tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(TEAM)
+    for name in ("team:number", "team:absent"):
+        tried = await ended(await start("run", name, gateway=gateway, cwd=tmp_path))
+        assert (tried.code, tried.out) == (2, "")
+        assert "it has reviewer, writer" in tried.err
+
+
+async def test_an_error_inside_the_module_is_shown_with_its_traceback(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    (tmp_path / "team.py").write_text("import no_such_module_of_theirs")
+    tried = await ended(await start("run", "team:a", gateway=gateway, cwd=tmp_path))
+    assert tried.code == 1
+    assert "team.py" in tried.err
+    assert "no_such_module_of_theirs" in tried.err
+
+
+async def test_no_server_is_code_4(tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(TEAM)
+    tried = await ended(
+        await start("run", "team:writer", "--wait", "0.3", "--nats", "nats://127.0.0.1:1", cwd=tmp_path)
+    )
+    assert (tried.code, tried.out) == (4, "")
