@@ -56,7 +56,11 @@ class Checks:
     def harder_for(self, nodes: Iterable[int]) -> None:
         """The same for many."""
         self.settle()
-        self._work(list(dict.fromkeys(nodes)))
+        asked = dict.fromkeys(nodes)
+        known = [node for node in asked if node in self.model.stuck]
+        self.changed |= bool(known)
+        self._spread += (node for node in known if node in self.model.odd)
+        self._work([node for node in asked if node not in self.model.stuck])
 
     def _is_idle(self, node: int, wait: int) -> bool:
         """The usual case: nobody depends on *node* and its new wait is satisfied."""
@@ -184,10 +188,13 @@ class Checks:
         return left
 
     def _next_dependents(self) -> list[int]:
-        """Who depends directly on one of the newly stuck nodes."""
+        """Who depends directly on one of the newly stuck nodes; itself, when it is not stuck any more.
+
+        For what was tied to it as a stuck node may be tied together with it as well.
+        """
         node = self._spread.pop()
         if node not in self.model.stuck:
-            return []
+            return [node]
         return list(Dependents(self.model, (node,)).direct())
 
     def _check(self, node: int, limit: int, wait: int | None = None) -> int | None:
@@ -199,21 +206,23 @@ class Checks:
         row = model.nodes.get(node)
         if row is None or not row.waits or node in model.stuck:
             return 1
-        if not model.odd:
+        if not self._satisfied(node, wait):
+            self.settle()
             if not self._satisfied(node, wait):
-                self.settle()
-                if not self._satisfied(node, wait):
-                    self._mark((node,))
-                    return 1 + len(row.waits)
-            if not has_dependents(model, node):
-                return 1
-            steps = self._chase(node, limit)
-            if steps:
-                return steps
+                self._mark((node,))
+                return 1 + len(row.waits)
+        if not has_dependents(model, node):
+            return 1
+        steps = self._chase(node, limit)
+        if steps:
+            return steps
         self.settle()
         return self._search(node, limit)
 
     def _satisfied(self, node: int, wait: int | None) -> bool:
+        """Whether *node* could go on if everybody did who is not known to be stuck."""
+        if self.model.odd:
+            return not Reduction(self.model, {node}).run()
         return self.model.satisfied(node) if wait is None else self.model.wait_satisfied(wait)
 
     def _chase(self, start: int, limit: int) -> int:

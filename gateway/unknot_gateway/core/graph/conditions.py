@@ -45,11 +45,14 @@ def resource(handle: Resource, units: int = 1) -> Condition:
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """True when one of *conditions* is; without any, never. Flat: an any-of in an any-of is one any-of."""
+    """True when one of *conditions* is; without any, never. Flat: an any-of in an any-of is one any-of.
+
+    A resource among them keeps its place in the queue, whatever the others are.
+    """
     flat: list[Condition] = []
     for condition in conditions:
         flat.extend(condition.options if condition.kind == ANY else (condition,))
-    if OUTSIDE in flat:
+    if OUTSIDE in flat and all(option.kind != RESOURCE for option in flat):
         return OUTSIDE
     options = tuple(option for option in flat if option.kind != FALSE)
     if not options:

@@ -81,9 +81,9 @@ class Edges:
             holders = [node for node in row.held if node in self._model.stuck]
             self._point((RESOURCE, resource, 0), holders)
         for at in range(known, ahead):
-            self._point(
-                (RESOURCE, resource, at + 1), [row.stuck[at][3], self._points[RESOURCE, resource, at]]
-            )
+            entry, before = row.stuck[at], self._points[RESOURCE, resource, at]
+            counts = entry[:2] not in self._model.leaving
+            self._point((RESOURCE, resource, at + 1), [entry[3], before] if counts else [before])
         return self._points[RESOURCE, resource, ahead]
 
     def _point(self, key: tuple[int, int, int], links: list[int]) -> None:

@@ -39,6 +39,8 @@ class Pool(Struct, gc=False):
     cursor: int = 0
     scanned: int = 0
     """Entries of the queue whose waiters were taken into the region."""
+    late: list[int] = []
+    """Places passed by the cursor that count for nothing, but whose own condition may still become true."""
     sealed: bool = False
 
 
@@ -52,9 +54,11 @@ class Reduction:
         *,
         alone: bool = False,
         ignore: Collection[int] = (),
+        barred: Collection[int] = (),
         widest: int | None = None,
     ) -> None:
-        """*alone*: whoever is outside the region goes on. *ignore*: these waits do not count.
+        """*alone*: whoever is outside the region goes on. *ignore*: these waits do not count. *barred*: these nodes
+        are in the region and can never go on.
 
         *widest*: the region grows by whomever it waits for, so that only the known stuck set stays outside it;
         `too_wide` says that a resource with more holders and waiters than that was met, and the rest is void.
@@ -85,6 +89,8 @@ class Reduction:
         self._unsealed: list[Pool] = []
         self._moved: list[Pool] = []
         self._ready: list[int] = []
+        for node in barred:
+            self._bar(node)
         for node in () if alone else model.odd:
             self._enter_all(node)
 
@@ -119,12 +125,6 @@ class Reduction:
         return self.region - self.done
 
     # ------------------------------------------------------------------------------------ build
-    def bar(self, node: int) -> None:
-        """*node* is in the region and can never go on, whatever it waits for."""
-        self.region.add(node)
-        self._unmet[node] = 1
-        self._hold(node)
-
     def add(self, node: int) -> None:
         """Record what *node* waits for and holds; at once done when nothing of that is open."""
         if node in self._unmet or node in self.done:
@@ -141,17 +141,22 @@ class Reduction:
         """Enter the waits of *node* that are not satisfied for sure: how many. A satisfied one leaves all queues."""
         missing = {}
         for wait in self.model.nodes[node].waits:
-            if wait not in self.ignore and (count := self._missing(wait)) > 0:
+            if wait in self.ignore:
+                continue
+            row = self.model.waits[wait]
+            count = self._missing(row)
+            if count > 0:
                 missing[wait] = count
+            elif node in self.model.odd:
+                self.left.update((wait, spot) for _, spot, _ in self.model.asks(row))
         if missing:
             self._unmet[node] = len(missing)
             for wait, count in missing.items():
                 self._enter(wait, self.model.waits[wait], count)
         return len(missing)
 
-    def _missing(self, wait: int) -> int:
+    def _missing(self, row: WaitRow) -> int:
         """How many more conditions must become true than are so for sure."""
-        row = self.model.waits[wait]
         missing = row.need
         for condition in row.conditions:
             if missing > 0 and self._known(condition) == GOES:
@@ -232,6 +237,11 @@ class Reduction:
             self.region.add(node)
             self.todo.append(node)
 
+    def _bar(self, node: int) -> None:
+        self.region.add(node)
+        self._unmet[node] = 1
+        self._hold(node)
+
     def _hold(self, node: int) -> None:
         for resource, units in (self.model.nodes[node].holds or {}).items():
             pool = self._pool(resource)
@@ -296,9 +306,11 @@ class Reduction:
         places, fifo = pool.places, pool.row.fifo
         while pool.cursor < len(places):
             wait, spot, units, _, cell = places[pool.cursor]
-            if not (fifo and (wait, spot) in self.left):
-                if units > max(0, pool.base - pool.held) - pool.kept:
-                    break
+            if fifo and (wait, spot) in self.left:
+                pool.late.append(pool.cursor)
+            elif units > max(0, pool.base - pool.held) - pool.kept:
+                break
+            else:
                 if fifo:
                     pool.kept += units
                     self._kept[wait, spot] = units
@@ -306,6 +318,22 @@ class Reduction:
                     self._fire(cell, spot if fifo else MANY)
             pool.cursor += 1
             self.spent += 1
+        if pool.late:
+            pool.late = [at for at in pool.late if self._is_open(pool.places[at])]
+            if pool.late:
+                self._serve_late(pool)
+
+    def _is_open(self, entered: Entered) -> bool:
+        """Whether it matters yet that this place is served: its wait may be over without its other places then."""
+        slot = self._slot[entered[4]]
+        return slot in self._queues and self._need[slot] >= 0
+
+    def _serve_late(self, pool: Pool) -> None:
+        units_left, late = max(0, pool.base - pool.held), set(pool.late)
+        for at, (wait, spot, units, _, cell) in enumerate(pool.places[: pool.cursor]):
+            units_left -= self._kept.get((wait, spot), 0)
+            if at in late and units <= units_left:
+                self._fire(cell, spot)
 
     def _fire(self, cell: int, by: int) -> None:
         """A condition is true, because of the place at spot *by*, or of something else."""

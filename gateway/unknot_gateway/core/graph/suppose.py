@@ -15,10 +15,8 @@ def orphaned(model: Model, lost: set[int]) -> set[int]:
     behind = Dependents(model, lost)
     behind.run()
     deadlocked = Reduction(model, set(behind.seen)).run()
-    never = Reduction(model, set(behind.seen))
-    for node in lost:
-        never.bar(node)
-    return never.run() - lost - deadlocked
+    never = Reduction(model, set(behind.seen), barred=lost).run()
+    return never - lost - deadlocked
 
 
 def remaining_cores(
