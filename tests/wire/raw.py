@@ -212,6 +212,8 @@ class Peer:
         """What facts and heartbeats leave out."""
         self.silent = False
         """Whether it leaves ``confirm`` unanswered."""
+        self.keeps = True
+        """Whether it holds what is delivered until it has answered."""
         self.on_event: Callable[[Json], Awaitable[None]] | None = None
         self._subscription: Any = None
 
@@ -409,7 +411,7 @@ class Peer:
         if arrival.kind == "event":
             self.seqs.add(body.get("seq", 0))
             self.had.add(body["id"])
-            if "for" not in body and "seq" in body:
+            if self.keeps and "for" not in body and "seq" in body:
                 self.held.setdefault(body["id"], "running")
         elif arrival.kind == "outcome":
             self.open.discard(body["request_id"])

@@ -176,11 +176,38 @@ async def test_an_expired_request_keeps_its_slot_until_its_handler_has_ended(net
 
 async def test_two_heartbeats_that_omit_a_held_event_free_its_slot(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm", heartbeat_s=0.5)
-    event = await in_hand(birch, elm)
+    await birch.send(elm)
+    event = await elm.event()
     await birch.request(elm, "next.one")
     elm.held.pop(event["id"])
     async with elm.beating(0.4):
         await elm.event("next.one")
+
+
+async def test_an_open_request_that_two_heartbeats_omit_is_delivered_once_more_then_it_has_no_answer(
+    net: Net,
+) -> None:
+    """Its answer may have been lost: a client that kept it gives it again."""
+    birch, elm = await net.peer("birch"), await net.worker("elm", heartbeat_s=0.5)
+    event = await in_hand(birch, elm)
+    await birch.request(elm, "next.one")
+    elm.keeps = False
+    elm.held.clear()
+    async with elm.beating(0.4):
+        again = await elm.event("work.do")
+        assert (again["id"], again["seq"], again["redelivered"]) == (event["id"], event["seq"], True)
+        outcome = await birch.outcome(event["id"])
+        assert (outcome["outcome"], outcome["error"]["code"]) == ("failed", "no_answer")
+        await elm.event("next.one")
+
+
+async def test_the_answer_that_was_lost_is_given_again_to_the_repeated_delivery(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm", heartbeat_s=0.5)
+    event = await in_hand(birch, elm)
+    elm.held.clear()  # it has answered; the answer never arrived
+    async with elm.beating(0.4):
+        await elm.answer(await elm.event(), "kept")
+        assert (await birch.outcome(event["id"]))["event"]["data"] == "kept"
 
 
 async def test_a_held_event_that_heartbeats_name_keeps_its_slot(net: Net) -> None:

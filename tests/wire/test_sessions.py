@@ -31,10 +31,16 @@ async def test_another_protocol_is_refused(net: Net) -> None:
 
 async def test_a_token_once_used_is_refused(net: Net) -> None:
     birch = await net.peer("birch")
-    body = {"session": birch.session, "protocol": 1}
-    assert (await net.verb(net.name("elm"), "hello", body))["error"]["code"] == "session_used"
     await birch.bye()
-    assert (await net.verb(birch.agent, "hello", body))["error"]["code"] == "session_used"
+    receipt = await net.verb(birch.agent, "hello", {"session": birch.session, "protocol": 1})
+    assert receipt["error"]["code"] == "session_used"
+
+
+async def test_the_token_of_one_agent_is_refused_to_another(net: Net) -> None:
+    birch = await net.peer("birch")
+    receipt = await net.verb(net.name("elm"), "hello", {"session": birch.session, "protocol": 1})
+    assert receipt["ok"] is False
+    assert receipt["error"]["code"] == "session_used"
 
 
 async def test_the_same_hello_again_is_the_same_session(net: Net) -> None:
