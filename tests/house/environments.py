@@ -7,33 +7,37 @@ import venv
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 from tests.house.tree import ROOT
 
 
-def build_wheel(into: Path) -> Path:
+def build_wheel(into: Path) -> None:
     """Build the distribution as `make wheel` does."""
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(into), str(ROOT)]
-    run(command, cwd=ROOT)
-    [wheel] = into.glob("*.whl")
-    return wheel
+    run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(into), str(ROOT)],
+        cwd=ROOT,
+    )
 
 
 class Environment:
     """A virtual environment of its own."""
 
     def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=False, symlinks=True)
         self.bin = folder / "bin"
-        self.python = self.bin / "python"
 
-    def install(self, *requirements: str) -> None:
-        """Install *requirements* at the pinned versions."""
+    @classmethod
+    def make(cls, folder: Path, *requirements: str) -> Self:
+        """A new one with *requirements* at the pinned versions and nothing else."""
+        venv.create(folder, with_pip=False, symlinks=True)
+        made = cls(folder)
+        python = str(made.bin / "python")
         pinned = ["install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), *requirements]
         if find_spec("pip"):
-            run([sys.executable, "-m", "pip", "--python", str(self.python), *pinned])
-        else:  # this environment was made by uv
-            run(["uv", "pip", *pinned, "--python", str(self.python)])
+            run([sys.executable, "-m", "pip", "--python", python, *pinned])
+        else:  # the environment that the tests run in was made by uv
+            run(["uv", "pip", *pinned, "--python", python])
+        return made
 
     def run(self, program: str, *arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
         """Run a *program* of this environment; its exit code is the caller's to look at."""

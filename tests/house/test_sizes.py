@@ -9,7 +9,7 @@ from tests.house.tree import files, modules, name_of
 pytestmark = pytest.mark.once
 
 FILE_LINES_MAX = 400
-TEST_FILE_LINES_MAX = 600  # laws stand side by side; they need no story
+TEST_FILE_LINES_MAX = 700  # laws stand side by side; they need no story
 FUNCTION_LINES_MAX = 40  # without its docstring
 
 

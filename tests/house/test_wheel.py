@@ -47,13 +47,16 @@ def test_without_extras_an_agent_pulls_nothing_of_the_gateway(
     assert [name for name in json.loads(done.stdout) if name.startswith("unknot_gateway")] == []
 
 
-@pytest.mark.parametrize("present", [[], ["click"]], ids=["nothing", "click"])
-def test_without_the_extra_the_command_says_what_to_install(
-    wheel: Path, present: list[str], tmp_path: Path
-) -> None:
-    environment = Environment(tmp_path / "environment")
-    environment.install(str(wheel), *present)
-    done = environment.run("unknot", "serve", cwd=tmp_path)
+def test_without_the_extra_the_command_says_what_to_install(of_an_agent: Environment, tmp_path: Path) -> None:
+    says_what_to_install(of_an_agent, tmp_path)
+
+
+def test_so_it_does_where_click_is_installed_for_something_else(wheel: Path, tmp_path: Path) -> None:
+    says_what_to_install(Environment.make(tmp_path / "environment", str(wheel), "click"), tmp_path)
+
+
+def says_what_to_install(environment: Environment, folder: Path) -> None:
+    done = environment.run("unknot", "serve", cwd=folder)
     assert done.returncode == 2
     assert "pip install 'unknot[gateway]'" in done.stderr
     assert "Traceback" not in done.stderr
