@@ -23,13 +23,15 @@ class Truth(TypedDict):
 def truth(world: World) -> Truth:
     """The whole report of the state."""
     deadlocked = stuck_by_fixpoint(world, lost_go_on=True)
-    cores = [set(core) for core in cores_of(world, deadlocked)]
+    links = edges(world, deadlocked)
+    cores = [set(core) for core in cores_of(world, links)]
+    behind = stuck_by_fixpoint(world, lost_go_on=False) if world.lost else deadlocked
     return {
         "deadlocked": sorted(deadlocked),
-        "cycles": sorted(cycle_of(core, edges(world, deadlocked)) for core in cores),
+        "cycles": sorted(cycle_of(core, links) for core in cores),
         "cores": sorted(sorted(core) for core in cores),
         "tail": sorted(deadlocked.difference(*cores)),
-        "orphaned": sorted(stuck_by_fixpoint(world, lost_go_on=False) - deadlocked),
+        "orphaned": sorted(behind - deadlocked),
     }
 
 
@@ -39,6 +41,8 @@ def edges(world: World, blocked: set[str]) -> Edges:
     A false condition of a wait that is satisfied without it holds nobody back, so it is no edge.
     """
     found: Edges = {name: set() for name in blocked}
+    if not blocked:
+        return found
     unserved = never_served(world, blocked)
     for key, wait in world.waits.items():
         if wait["waiter"] in blocked and holds_back(world, key, blocked, unserved):
@@ -48,9 +52,9 @@ def edges(world: World, blocked: set[str]) -> Edges:
     return found
 
 
-def cores_of(world: World, stuck: set[str]) -> list[frozenset[str]]:
-    """The largest strongly connected parts of the graph of *stuck* that are stuck when everyone else can go on."""
-    links, todo = edges(world, stuck), [stuck]
+def cores_of(world: World, links: Edges) -> list[frozenset[str]]:
+    """The largest strongly connected parts of the graph of the stuck that are stuck when everyone else can go on."""
+    todo = [set(links)]
     found: list[frozenset[str]] = []
     while todo:
         for part in _strong_parts(_within(links, todo.pop())):
@@ -61,10 +65,9 @@ def cores_of(world: World, stuck: set[str]) -> list[frozenset[str]]:
     return found
 
 
-def cores_by_subsets(world: World, stuck: set[str]) -> set[frozenset[str]]:
+def cores_by_subsets(world: World, links: Edges) -> set[frozenset[str]]:
     """The same from the words: of all subsets that are strongly connected and stuck by themselves, the largest."""
-    links = edges(world, stuck)
-    every = [frozenset(each) for size in range(len(stuck)) for each in combinations(stuck, size + 1)]
+    every = [frozenset(each) for size in range(len(links)) for each in combinations(links, size + 1)]
     found = {
         part
         for part in every

@@ -13,6 +13,8 @@ from tests.oracle.examples import share
 from tests.oracle.scripts import QUEUED, Step, inserts
 from unknot_gateway.core.graph.script import Script
 
+pytestmark = pytest.mark.timeout(300)  # for a machine that does much else: many examples, not slow ones
+
 
 @share(0.1)
 @given(steps=inserts(), order=st.randoms(use_true_random=False), budget=st.sampled_from(BUDGETS))

@@ -12,6 +12,8 @@ from tests.oracle.examples import SOAK, SOAK_EXAMPLES, share, soak
 from tests.oracle.scripts import Step, script_by_seed, scripts
 from unknot_gateway.core.graph.script import Script
 
+pytestmark = pytest.mark.timeout(300)  # for a machine that does much else: many examples, not slow ones
+
 pauses = st.one_of(
     st.none(), st.lists(st.booleans(), max_size=24)
 )  # when the engine may work off its suspects

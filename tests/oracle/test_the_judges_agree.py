@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.oracle.cores import cores_by_subsets, cores_of
+from tests.oracle.cores import cores_by_subsets, cores_of, edges
 from tests.oracle.judges import stuck_by_fixpoint, stuck_by_subsets
 from tests.oracle.scripts import script_by_seed
 from tests.oracle.simulation import stuck_by_simulation
@@ -35,8 +35,8 @@ def test_fixpoint_subsets_and_simulation_agree_on_who_is_stuck(length: int, lost
 @pytest.mark.parametrize("length", [8, 16, 25])
 def test_cores_by_condensation_are_the_largest_strong_parts_stuck_by_themselves(length: int) -> None:
     for seed, world in enumerate(_worlds(range(200), length)):
-        stuck = stuck_by_fixpoint(world, lost_go_on=True)
-        assert set(cores_of(world, stuck)) == cores_by_subsets(world, stuck), seed
+        links = edges(world, stuck_by_fixpoint(world, lost_go_on=True))
+        assert set(cores_of(world, links)) == cores_by_subsets(world, links), seed
 
 
 def test_the_scripts_reach_what_they_are_made_for() -> None:
@@ -45,7 +45,7 @@ def test_the_scripts_reach_what_they_are_made_for() -> None:
     orphaned = [
         stuck_by_fixpoint(world, lost_go_on=False) - dead for world, dead in zip(worlds, stuck, strict=True)
     ]
-    cores = [cores_of(world, dead) for world, dead in zip(worlds, stuck, strict=True)]
+    cores = [cores_of(world, edges(world, dead)) for world, dead in zip(worlds, stuck, strict=True)]
     assert 60 < sum(map(bool, stuck)) < 240
     assert sum(map(bool, orphaned)) > 10
     assert sum(len(found) > 1 for found in cores) >= 3

@@ -26,10 +26,14 @@ class World:
         self.resources: dict[str, dict[str, Any]] = {}
         self.artifacts: dict[str, dict[str, Any]] = {}
         self.aliases: dict[str, str] = {}
+        self._queues: dict[str, list[tuple[str, str, int, int]]] | None = (
+            None  # read off the waits when asked for
+        )
 
     def apply(self, step: Step) -> None:
         """Apply one step of the case format; `expect` changes nothing."""
         getattr(self, "_" + step["op"])(step)
+        self._queues = None
 
     def name(self, raw: str) -> str:
         """The one name of an execution: without `agent:`, aliases followed."""
@@ -47,13 +51,15 @@ class World:
         return {wait["waiter"] for wait in self.waits.values()}
 
     def queue(self, resource: str) -> list[tuple[str, str, int, int]]:
-        """The queue of a resource from its head: (waiter, wait id, place in the wait, units)."""
-        return [
-            (wait["waiter"], key, leaf[3], leaf[2])
-            for key, wait in self.waits.items()
-            for leaf in leaves(wait["on"])
-            if leaf[0] == "resource" and leaf[1] == resource
-        ]
+        """The queue of a resource from its head: (waiter, wait, place in the wait, units)."""
+        if self._queues is None:
+            self._queues = {}
+            for key, wait in self.waits.items():
+                for leaf in leaves(wait["on"]):
+                    if leaf[0] == "resource":
+                        entry = (wait["waiter"], key, leaf[3], leaf[2])
+                        self._queues.setdefault(leaf[1], []).append(entry)
+        return list(self._queues.get(resource, ()))
 
     # ------------------------------------------------------------------------------------ waits
     def _wait(self, step: Step) -> None:
