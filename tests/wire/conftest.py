@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import gateway as support
 from tests.support.gateway import Gateway
-from tests.wire.raw import Net, connect, new_id
+from tests.wire.raw import Net, connect
 from unknot_gateway.core.limits import Limits
 from unknot_schemas import Subjects
 
@@ -114,25 +114,21 @@ async def prefixed(prefixed_house: Gateway) -> AsyncIterator[Net]:
 
 
 class Mortal:
-    """A gateway of one test's own on the shared server, which may be killed and started again."""
+    """A gateway on the shared server, which may be killed and started again."""
+
+    network = "mortal"
 
     def __init__(self, nats: str) -> None:
         self._nats = nats
-        self._networks = [f"m-{new_id()}"]
-        self.gateway = support.start(nats=nats, networks=self._networks)
-
-    @property
-    def network(self) -> str:
-        """Its network."""
-        return self._networks[0]
+        self.gateway = support.start(nats=nats, networks=[self.network])
 
     def restart(self) -> None:
         """Killed, and a new one in its place."""
         self.gateway.kill()
-        self.gateway = support.start(nats=self._nats, networks=self._networks)
+        self.gateway = support.start(nats=self._nats, networks=[self.network])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def mortal(house: Gateway) -> Iterator[Mortal]:
     """A gateway that the test may kill."""
     own = Mortal(house.nats)

@@ -83,7 +83,7 @@ async def test_a_one_way_event_waits_at_most_its_timeout_then_it_is_dropped(net:
     birch, elm = await net.peer("birch"), await net.worker("elm")
     busy = await in_hand(birch, elm)
     dropped = await net.counter("dropped.expired")
-    await birch.send(elm, "too.late", timeout_s=0.3)
+    await birch.send(elm, "too.late", timeout_s=0.4)
     await birch.send(elm, "in.time", timeout_s=20)
     await asyncio.sleep(0.5)
     await elm.answer(busy)
@@ -157,7 +157,7 @@ async def test_done_for_a_request_neither_answered_nor_deferred_ends_it_failed_n
 
 async def test_a_late_answer_of_the_session_that_took_it_frees_the_slot(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
-    event = await in_hand(birch, elm, timeout_s=0.2)
+    event = await in_hand(birch, elm, timeout_s=0.4)
     await birch.outcome(event["id"])
     await held(birch, elm)
     await elm.answer(event, "late")
@@ -166,7 +166,7 @@ async def test_a_late_answer_of_the_session_that_took_it_frees_the_slot(net: Net
 
 async def test_an_expired_request_keeps_its_slot_until_its_handler_has_ended(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
-    event = await in_hand(birch, elm, timeout_s=0.2)
+    event = await in_hand(birch, elm, timeout_s=0.4)
     await birch.outcome(event["id"])
     await elm.control("request.abandoned")
     await held(birch, elm)

@@ -10,7 +10,7 @@ from tests.wire.shapes import BLOCKED_BEHIND, DEADLOCK, End, all_end_in_deadlock
 
 async def scripts(net: Net, *names: str) -> list[Peer]:
     """Agents whose own loop reads their events: each is one serial main."""
-    return [await net.peer(name) for name in names]
+    return list(await asyncio.gather(*(net.peer(name) for name in names)))
 
 
 async def busy_workers(net: Net, *names: str, concurrency: int = 1) -> list[tuple[Peer, str]]:
@@ -28,7 +28,7 @@ async def busy_workers(net: Net, *names: str, concurrency: int = 1) -> list[tupl
 
 async def test_two_scripts_that_wait_for_each_other_both_fail(net: Net) -> None:
     birch, elm = await scripts(net, "birch", "elm")
-    first = await birch.request(elm, "review.wanted")
+    first = await birch.request(elm, "review.wanted", run="run_9104")
     second = await elm.request(birch, "help.wanted")
     report = await all_end_in_deadlock((birch, first), (elm, second), cycle=[birch, elm])
     assert sorted(report["request_ids"]) == sorted([first, second])
@@ -39,6 +39,7 @@ async def test_two_scripts_that_wait_for_each_other_both_fail(net: Net) -> None:
     wait = next(w for w in report["waits"] if w["id"] == first)
     assert (wait["waiter"], wait["session"], wait["execution"]) == (birch.agent, birch.session, "main")
     assert (wait["target"], wait["type"], wait["kind"]) == (elm.agent, "review.wanted", "reply")
+    assert wait["run"] == "run_9104"
     assert 0 <= wait["since_s"] < 10
     assert 20 < wait["deadline_in_s"] <= 30
 
@@ -448,7 +449,7 @@ async def test_an_early_answer_ends_the_edge_though_the_handler_runs_on(net: Net
 
 async def test_a_deadline_that_passes_removes_the_edge(net: Net) -> None:
     birch, elm = await scripts(net, "birch", "elm")
-    first = await birch.request(elm, timeout_s=0.3)
+    first = await birch.request(elm, timeout_s=0.4)
     assert (await birch.outcome(first))["outcome"] == "expired"
     second = await elm.request(birch)
     await birch.answer(await birch.event(), "late but alive")

@@ -91,8 +91,8 @@ async def test_a_retracted_suspicion_is_counted(net: Net) -> None:
     first = await birch.request(elm)
     birch.given_up.add(first)
     await elm.request(birch)
-    await birch.control("confirm")
-    await net.settled()
+    for asked in (birch, elm):
+        await asked.control("confirm")
     await net.settled()
     assert await net.counter("retracted") == before + 1
 
@@ -342,6 +342,21 @@ async def test_a_cycle_whose_edges_come_in_one_burst_is_found_without_further_ev
     peers = [await net.peer(name) for name in ("a", "b", "c", "d")]
     ids = await asyncio.gather(*(p.request(peers[(n + 1) % 4]) for n, p in enumerate(peers)))
     await all_end_in_deadlock(*zip(peers, ids, strict=True), cycle=peers)
+
+
+async def test_a_suspicion_that_came_to_nothing_is_taken_up_again_by_the_sweep(net: Net) -> None:
+    birch, elm = await net.peer("birch", heartbeat_s=0.5), await net.peer("elm", heartbeat_s=0.5)
+    first = await birch.request(elm)
+    await elm.event()
+    birch.silent = elm.silent = True
+    second = await elm.request(birch)
+    retracted = await net.counter("retracted")
+    await birch.event()
+    await asyncio.sleep(2.5)  # the time for a second read passes without a word of anybody
+    assert await net.counter("retracted") > retracted
+    birch.silent = elm.silent = False
+    async with birch.beating(), elm.beating():
+        await all_end_in_deadlock((birch, first), (elm, second))
 
 
 # ---- policies

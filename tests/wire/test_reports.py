@@ -34,7 +34,7 @@ async def test_bug_003_no_wait_leaks_into_the_next_one(net: Net) -> None:
 async def test_bug_004_a_late_answer_is_not_the_answer_to_the_next_request(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm", 2)
     late = await net.counter("late_reply")
-    first = await birch.request(elm, timeout_s=0.3)
+    first = await birch.request(elm, timeout_s=0.4)
     event = await elm.event()
     assert (await birch.outcome(first))["outcome"] == "expired"
     second = await birch.request(elm)
@@ -73,7 +73,7 @@ async def test_bug_006_an_answer_sent_as_a_new_blocking_request_closes_a_cycle(n
 
 async def test_bug_007_an_expired_wait_is_told_once_and_leaves_nothing(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
-    request_id = await birch.request(elm, timeout_s=0.3)
+    request_id = await birch.request(elm, timeout_s=0.4)
     event = await elm.event()
     assert (await birch.outcome(request_id))["outcome"] == "expired"
     assert not await net.waits()
@@ -451,7 +451,7 @@ async def test_bug_100_nothing_is_prefetched_what_was_delivered_has_started(net:
     """What waits in the gateway's queue has no clock running in a client; expired, it is never started."""
     birch, elm = await net.peer("birch"), await net.worker("elm")
     busy = await in_hand(birch, elm)
-    soon_over = await birch.request(elm, timeout_s=0.3)
+    soon_over = await birch.request(elm, timeout_s=0.4)
     patient = await birch.request(elm)
     await net.settled()
     assert not elm.inbox.left("event")

@@ -29,7 +29,7 @@ async def test_the_waiter_is_registered_before_anything_is_sent(net: Net) -> Non
 
 async def test_a_request_has_one_outcome_whatever_comes_later(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
-    request_id = await birch.request(elm, timeout_s=0.3)
+    request_id = await birch.request(elm, timeout_s=0.4)
     event = await elm.event()
     await elm.answer(event, "first")
     await birch.outcome(request_id)
@@ -134,7 +134,7 @@ async def test_an_unknown_reply_changes_nothing_and_is_counted(net: Net) -> None
 async def test_a_late_reply_changes_nothing_and_is_counted(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
     before = await net.counter("late_reply")
-    request_id = await birch.request(elm, timeout_s=0.2)
+    request_id = await birch.request(elm, timeout_s=0.4)
     event = await elm.event()
     assert (await birch.outcome(request_id))["outcome"] == "expired"
     assert code(await elm.answer(event, "too late")) == "late_reply"
@@ -188,7 +188,7 @@ async def test_bare_data_that_only_resembles_an_acknowledgement_is_a_reply(net: 
 async def test_a_started_request_is_abandoned_before_its_outcome_is_told(net: Net, ending: str) -> None:
     """One session is asker and responder, so that one subscription shows the order."""
     birch = await net.worker("birch", 2)
-    request_id = await birch.request(birch, timeout_s=0.3 if ending == "expired" else 20, execution="x")
+    request_id = await birch.request(birch, timeout_s=0.4 if ending == "expired" else 20, execution="x")
     await birch.event()
     if ending == "cancelled":
         await birch.cancel(request_id)
@@ -204,7 +204,7 @@ async def test_a_queued_request_is_dropped_before_its_outcome_and_never_delivere
 ) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
     busy = await in_hand(birch, elm)
-    queued = await birch.request(elm, timeout_s=0.3 if ending == "expired" else 20)
+    queued = await birch.request(elm, timeout_s=0.4 if ending == "expired" else 20)
     if ending == "cancelled":
         await birch.cancel(queued)
     assert (await birch.outcome(queued))["outcome"] == ending

@@ -287,13 +287,13 @@ async def test_a_heartbeat_of_an_unknown_session_is_told_so(net: Net) -> None:
 async def test_a_wait_that_heartbeats_omit_is_dropped_only_after_two_of_them_and_two_intervals(
     net: Net,
 ) -> None:
-    birch, elm = await net.peer("birch", heartbeat_s=0.5), await net.worker("elm")
+    birch, elm = await net.peer("birch", heartbeat_s=1), await net.worker("elm")
     request_id = await birch.request(elm, timeout_s=20)
     await elm.event()
     for _ in range(5):
         await birch.heartbeat(open=[])  # young: the heartbeat may have passed it on the way
     assert await net.wait_row(request_id) is not None
-    await asyncio.sleep(1.1)
+    await asyncio.sleep(2.1)
     assert await net.wait_row(request_id) is not None
     await birch.heartbeat(open=[])
     await birch.heartbeat(open=[])

@@ -29,7 +29,7 @@ async def test_wait_close_ends_it(net: Net) -> None:
 
 async def test_a_wait_that_passes_its_deadline_ends_expired_with_its_chain(net: Net) -> None:
     birch = await net.peer("birch")
-    wait = await birch.wait_open({"kind": "human", "id": "h1"}, timeout_s=0.3)
+    wait = await birch.wait_open({"kind": "human", "id": "h1"}, timeout_s=0.4)
     outcome = await birch.outcome(wait["id"])
     assert outcome["outcome"] == "expired"
     assert "human:h1" in outcome["error"]["detail"]["chain"][-1]
@@ -64,6 +64,25 @@ async def test_a_wait_id_that_has_ended_never_opens_again(net: Net) -> None:
     assert await net.wait_row(wait["id"]) is None
 
 
+@pytest.mark.parametrize(("given", "holds"), [(None, 60), (0, 60), (-1, 60), (1e9, 3600), (2.5, 2.5)])
+async def test_a_wait_has_a_deadline_whatever_it_asks_for(
+    net: Net, given: float | None, holds: float
+) -> None:
+    birch = await net.peer("birch")
+    receipt = await birch.wait_open({"kind": "tool", "id": "t"}, timeout_s=given)
+    assert receipt["timeout_s"] == pytest.approx(holds)
+
+
+async def test_a_wait_cannot_take_the_id_of_an_open_request(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    event = await in_hand(birch, elm)
+    receipt = await birch.wait_open({"kind": "human", "id": "h1"}, id=event["id"])
+    assert receipt["ok"] is False
+    assert receipt["error"]["code"] == "id_conflict"
+    await elm.answer(event, 1)
+    assert (await birch.outcome(event["id"]))["outcome"] == "reply"
+
+
 async def test_nobody_can_close_the_wait_of_another(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.peer("elm")
     wait = await birch.wait_open({"kind": "human", "id": "h1"})
@@ -81,8 +100,10 @@ async def test_nobody_can_close_the_wait_of_another(net: Net) -> None:
         {"on": [{"kind": "human"}], "need": "most"},
         {"on": [{"kind": "reply", "id": "not an id"}]},
         {"on": [{"kind": "human"}], "execution": "a b"},
+        {"on": [{"kind": "human"}], "cancel_mode": "perhaps"},
+        {"on": "human"},
     ],
-    ids=range(7),
+    ids=range(9),
 )
 async def test_a_wait_that_means_nothing_is_refused(net: Net, body: Json) -> None:
     birch = await net.peer("birch")
@@ -108,6 +129,16 @@ async def test_a_wait_on_the_reply_to_an_own_ask_is_an_edge(net: Net) -> None:
     await nobody_is_told(net, birch, elm)
     second = await elm.wait_open({"kind": "reply", "id": asks[1]["id"]})
     await all_end_in_deadlock((birch, first["id"]), (elm, second["id"]))
+
+
+async def test_a_wait_on_the_request_of_another_is_no_edge(net: Net) -> None:
+    """What cannot be resolved counts as outside."""
+    birch, elm = await net.peer("birch"), await net.peer("elm")
+    request_id = await birch.request(elm)
+    await elm.event()
+    await elm.wait_open({"kind": "reply", "id": request_id})
+    await elm.wait_open({"kind": "reply", "id": new_id()})
+    await nobody_is_told(net, birch, elm)
 
 
 async def test_a_wait_on_a_reply_ends_with_it(net: Net) -> None:
@@ -279,7 +310,8 @@ async def test_a_joined_strand_that_still_runs_can_free_its_execution(net: Net) 
     await birch.request(elm, execution=event["id"], strand="s1")
     inner = await elm.event()
     await elm.request(birch, execution=inner["id"])
-    await birch.inbox.take(lambda a: a.kind == "confirm", "confirm")
+    for asked in (birch, elm):
+        await asked.control("confirm")
     await nobody_is_told(net, birch, elm)
 
 
