@@ -1,10 +1,10 @@
 """Agents that ask each other through an unknot gateway, and are told when a wait can never end."""
 
 from unknot._agent import Agent
+from unknot._asking import Answer, Request
 from unknot._connection import Connection, connect
 from unknot._context import Context
 from unknot._event import Event
-from unknot._requests import Answer, Request
 from unknot._run import run
 from unknot._sends import Asked
 from unknot.errors import (

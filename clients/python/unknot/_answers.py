@@ -3,7 +3,7 @@
 from typing import Any
 
 from unknot import _handlers
-from unknot._requests import payload
+from unknot._asking import payload
 from unknot._running import Work
 from unknot._session import Session, encode
 from unknot._strands import Strand

@@ -5,8 +5,10 @@ from typing import Any, Literal, TypeVar, overload
 
 from unknot import _gather
 from unknot._answers import Answers
+from unknot._asking import Answer, Request
 from unknot._event import Event
-from unknot._requests import Answer, Request, Requests
+from unknot._outbound import Outbound
+from unknot._requests import Requests
 from unknot._running import Abandoned, Work
 from unknot._sends import Asked, OnError, OnReply, Sends
 from unknot._session import Session
@@ -25,9 +27,10 @@ class Links:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.requests = Requests(session)
-        self.sends = Sends(session, self.requests)
-        self.waits = Waits(session, self.requests)
+        outbound = Outbound(session)
+        self.requests = Requests(session, outbound)
+        self.sends = Sends(session, outbound)
+        self.waits = Waits(session, outbound)
         self.answers = Answers(session)
 
 

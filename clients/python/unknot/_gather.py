@@ -10,8 +10,6 @@ from unknot._strands import Strand, enter
 async def gather(parent: Strand, branches: Sequence[Awaitable[Any]]) -> list[Any]:
     """All results in order. The first failure cancels the others, and raises when they have ended."""
     tasks = [asyncio.create_task(_branch(parent, branch)) for branch in branches]
-    for task in tasks:
-        parent.execution.add(task, detached=parent.detached)
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -26,5 +24,5 @@ async def gather(parent: Strand, branches: Sequence[Awaitable[Any]]) -> list[Any
 async def _branch(parent: Strand, branch: Awaitable[Any]) -> Any:
     task = asyncio.current_task()
     assert task is not None
-    enter(parent.execution.strands[task])
+    enter(parent.execution.add(task, detached=parent.detached))
     return await branch

@@ -7,8 +7,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from unknot._asking import Request, bad_id, patience, payload, timeout_s
+from unknot._outbound import Outbound, over
 from unknot._pending import Entry, Settle
-from unknot._requests import Request, Requests, bad_id, over, patience, payload, timeout_s
 from unknot._session import Session
 from unknot._strands import Strand
 from unknot.errors import Unreachable, WaitFailed, from_outcome, from_receipt
@@ -54,16 +55,16 @@ class Asked(Generic[T]):
 class Sends:
     """Sends for the executions of one session."""
 
-    def __init__(self, session: Session, requests: Requests) -> None:
+    def __init__(self, session: Session, outbound: Outbound) -> None:
         self._session = session
-        self._requests = requests
+        self._outbound = outbound
         self._loop = asyncio.get_running_loop()
 
     async def send(
         self, strand: Strand, request: Request[Any], timeout: float | None, marks: dict[str, Any] | None
     ) -> str:
         """Send a one-way event; its id when the gateway has it."""
-        subject, _ = self._requests.subject("send", request.target, request.type)
+        subject, _ = self._outbound.subject("send", request.target, request.type)
         seconds = SEND_TIMEOUT_DEFAULT_S if timeout is None else timeout_s(timeout)
         return await self._send(strand, subject, request.data, seconds, marks)
 
@@ -87,7 +88,7 @@ class Sends:
             raise over(self._session)
         id = self._session.new_id()
         patience_s = None if seconds is None else patience(None, seconds)
-        body = self._requests.envelope(strand, id, payload(data), seconds, patience_s, marks)
+        body = self._outbound.envelope(strand, id, payload(data), seconds, patience_s, marks)
         await self._receipt(subject, body, id)
         return id
 
@@ -102,15 +103,15 @@ class Sends:
         """Send a request without standing still; the gateway has it when this returns."""
         session = self._session
         seconds = timeout_s(timeout)
-        subject, target = self._requests.subject("ask", request.target, request.type)
+        subject, target = self._outbound.subject("ask", request.target, request.type)
         asked = Asked(session.new_id(), request)
-        body = self._requests.envelope(
+        body = self._outbound.envelope(
             strand, asked.id, payload(request.data), seconds, patience(None, seconds), None
         )
         settle = self._settle(asked, on_reply, on_error)
         at = session.deadline_at(seconds)
         entry = Entry(asked.id, subject, body, settle, deadline_at=at, strand=None, target=target)
-        self._requests.open(entry)
+        self._outbound.open(entry)
         try:
             await self._receipt(subject, body, asked.id)
         except BaseException:

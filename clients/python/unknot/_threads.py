@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from unknot._asking import Answer, Request
 from unknot._context import Context
 from unknot._event import Event
-from unknot._requests import Answer, Request
 from unknot._strands import acting_for
 
 T = TypeVar("T")

@@ -7,9 +7,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from unknot._asking import bad_id, timeout_s
 from unknot._event import Event
+from unknot._outbound import Outbound
 from unknot._pending import Expectation, Settle, Wait, into
-from unknot._requests import Requests, bad_id, timeout_s
 from unknot._sends import Asked
 from unknot._session import Session, encode
 from unknot._strands import Strand
@@ -27,9 +28,9 @@ _receipt: Final = msgspec.json.Decoder(bodies.Receipt).decode
 class Waits:
     """Waits of the executions of one session."""
 
-    def __init__(self, session: Session, requests: Requests) -> None:
+    def __init__(self, session: Session, outbound: Outbound) -> None:
         self._session = session
-        self._requests = requests
+        self._outbound = outbound
         self._loop = asyncio.get_running_loop()
         self._subject = session.subjects.verb(session.agent, "wait.open")
 
@@ -40,7 +41,7 @@ class Waits:
         sender = agent_id(source) if source is not None else None
         if source is not None and sender is None:
             raise bad_id(f"{source!r} cannot name an agent")
-        self._requests.may_block(strand)
+        self._outbound.may_block(strand)
         future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
         condition = bodies.WaitCondition("event", pattern, source=sender)
         wait = self._wait(Expectation, strand, condition, timeout_s(timeout), into(future))
@@ -56,7 +57,7 @@ class Waits:
         """Wait for the answer to an ask; what ends the wait alone leaves the ask open."""
         if asked.outcome is not None:
             return asked.request.read(asked.outcome)
-        self._requests.may_block(strand)
+        self._outbound.may_block(strand)
         future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
         condition = bodies.WaitCondition("reply", asked.id)
         wait = self._wait(Wait, strand, condition, timeout_s(timeout), into(future))
@@ -81,7 +82,7 @@ class Waits:
         condition = bodies.WaitCondition(kind, id)
 
         def begin(settle: Settle) -> Wait:
-            self._requests.may_block(strand)
+            self._outbound.may_block(strand)
             seconds = TIMEOUT_MAX_S if timeout is None else timeout_s(timeout)
             wait = self._wait(Wait, strand, condition, seconds, settle, reason)
             self._send(wait)
@@ -124,7 +125,7 @@ class Waits:
 
     def _send(self, wait: Wait) -> None:
         """Register, then send; a refusal ends the wait."""
-        self._requests.open(wait)
+        self._outbound.open(wait)
 
         def receipt(answer: bytes | None) -> None:
             read = _receipt(answer) if answer is not None else None

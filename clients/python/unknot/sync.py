@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from unknot import _connection
+from unknot._asking import Answer, Request
 from unknot._connection import Connection
 from unknot._event import Event
-from unknot._requests import Answer, Request
 from unknot._sends import Asked
 from unknot._strands import Strand, acting_for
 
