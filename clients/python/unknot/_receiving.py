@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from unknot._running import Running, Work
 from unknot._session import Session
-from unknot._strands import Execution
+from unknot._strands import Execution, Strand
 from unknot._strands import facts as strand_facts
 from unknot_schemas import bodies, subjects
 from unknot_schemas.ids import MAIN
@@ -102,8 +102,7 @@ class Receiver:
         session = self._session
         running = session.running
         running.number(event.seq)
-        if event.for_ is not None:
-            self._satisfy(event)
+        if event.for_ is not None and self._expected(event):
             return
         arrival = running.arrive(event)
         if arrival == "new":
@@ -127,13 +126,31 @@ class Receiver:
         else:
             session.transport.post(session.subjects.reply(session.agent, event.id), kept)
 
-    def _satisfy(self, event: bodies.Delivered) -> None:
-        """End every open wait for an event like this one; the gateway is told of those it has not ended itself."""
+    def _expected(self, event: bodies.Delivered) -> bool:
+        """Hand *event* to who expects it; False when nobody does any more: then it is handled like any other."""
         session = self._session
+        if session.running.arrive(event) != "new":
+            return False
+        waiter = self._satisfy(event)
+        if waiter is not None and event.requires_response:
+            work = Work(event, waiter.execution, self._loop.time())
+            work.is_deferred = work.returned = True  # who expected it answers, by reply(to=event)
+            session.running.hold(work)
+        return waiter is not None
+
+    def _satisfy(self, event: bodies.Delivered) -> Strand | None:
+        """End every open wait for an event like this one, and give the strand of one of them; None when there is none.
+
+        The gateway is told of those that it has not ended itself.
+        """
+        session = self._session
+        strand = None
         for wait in session.pending.expecting(event):
+            strand = wait.strand
             session.pending.settle(bodies.Outcome(wait.id, "reply", "yes", event.epoch, event=event))
             if wait.id != event.for_:
                 session.post(*wait.farewell(session.token))
+        return strand
 
     # ------------------------------------------------------------------ control
 

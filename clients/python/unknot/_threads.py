@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from unknot._asking import Answer, Request
 from unknot._context import Context
 from unknot._event import Event
+from unknot._sends import Asked
 from unknot._strands import acting_for
 
 T = TypeVar("T")
@@ -30,9 +31,39 @@ class ThreadContext:
         """Whether nobody waits for this answer any more."""
         return self._context.abandoned.is_set()
 
-    def send_and_wait(self, target: str, type: str, data: Any = None, **options: Any) -> Any:
+    @overload
+    def send_and_wait(
+        self, target: str, type: str, data: Any = None, *, timeout: float | None = None
+    ) -> Any: ...
+    @overload
+    def send_and_wait(
+        self, target: str, type: str, data: Any = None, *, into: type[T], timeout: float | None = None
+    ) -> T: ...
+    def send_and_wait(
+        self, target: str, type: str, data: Any = None, *, into: Any = Any, timeout: float | None = None
+    ) -> Any:
         """As Context.send_and_wait."""
-        return self._run(self._context.send_and_wait(target, type, data, **options))
+        return self._run(self._context.send_and_wait(target, type, data, into=into, timeout=timeout))
+
+    def send(self, target: str, type: str, data: Any = None, *, timeout: float | None = None) -> str:
+        """As Context.send."""
+        return self._run(self._context.send(target, type, data, timeout=timeout))
+
+    def publish(self, type: str, data: Any = None) -> str:
+        """As Context.publish."""
+        return self._run(self._context.publish(type, data))
+
+    def ask(self, target: str, type: str, data: Any = None, *, timeout: float | None = None) -> Asked[Any]:
+        """As Context.ask, without callbacks."""
+        return self._run(self._context.ask(target, type, data, timeout=timeout))
+
+    def expect(
+        self, what: str | Asked[Any], *, source: str | None = None, timeout: float | None = None
+    ) -> Any:
+        """As Context.expect."""
+        if isinstance(what, Asked):
+            return self._run(self._context.expect(what, timeout=timeout))
+        return self._run(self._context.expect(what, source=source, timeout=timeout))
 
     def request(self, target: str, type: str, data: Any = None, *, into: Any = Any) -> Request[Any]:
         """As Context.request."""
@@ -46,10 +77,28 @@ class ThreadContext:
         """As Context.wait_any."""
         return self._run(self._context.wait_any(requests, timeout=timeout))
 
+    def wait_quorum(
+        self, requests: Sequence[Request[T]], need: int, *, timeout: float | None = None
+    ) -> list[Answer[T]]:
+        """As Context.wait_quorum."""
+        return self._run(self._context.wait_quorum(requests, need, timeout=timeout))
+
     def reply(self, data: Any = None, *, error: str | None = None) -> None:
         """As Context.reply."""
         self._run(self._context.reply(data, error=error))
 
+    def defer(self, *, by: str | None = None) -> None:
+        """As Context.defer."""
+        self._run(self._defer(by))
+
+    async def _defer(self, by: str | None) -> None:
+        self._context.defer(by=by)
+
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run *call* on the loop for this thread: it is the handler's own strand, which waits for the thread."""
-        return asyncio.run_coroutine_threadsafe(acting_for(self._strand, call), self._loop).result()
+        """Run *call* on the loop as the handler's own strand, which waits for this thread."""
+        future = asyncio.run_coroutine_threadsafe(acting_for(self._strand, call), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
