@@ -45,7 +45,7 @@ class Reception:
         known = self._t.sessions.find(name, hello.session)
         agent = self._t.sessions.agents.get(name)
         if fault is None and known is None:
-            if self._t.sessions.is_used(name, hello.session):
+            if self._t.sessions.is_used(hello.session):
                 fault = bodies.Error(errors.SESSION_USED, "this session token has been used: make a new one")
             elif agent is not None and len(agent.sessions) >= self._t.limits.sessions_max:
                 fault = bodies.Error(
@@ -162,7 +162,7 @@ class Reception:
         """Compare what the session names with what is known here; the session, or None if it is not live."""
         session = self._t.sessions.find(name, beat.session)
         if session is None:
-            if self._t.sessions.is_used(name, beat.session):
+            if self._t.sessions.is_used(beat.session):
                 text = f"this session of {name!r} has ended: say hello with a new token"
                 self._t.refuse(reply_to, None, errors.STALE_SESSION, text)
             else:

@@ -15,7 +15,7 @@ class SessionTable:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.agents: dict[AgentId, Agent] = {}
-        self._used: OrderedDict[tuple[AgentId, SessionId], None] = OrderedDict()
+        self._used: OrderedDict[SessionId, None] = OrderedDict()
         self._generations = 0
 
     def agent(self, name: AgentId) -> Agent:
@@ -50,9 +50,9 @@ class SessionTable:
             agent.zero.pools = (Pool(agent.zero, None, None, main=True),)
         return agent.zero
 
-    def is_used(self, name: AgentId, token: str) -> bool:
-        """Whether the token has named a session before."""
-        return (name, SessionId(token)) in self._used
+    def is_used(self, token: str) -> bool:
+        """Whether the token has named a session before, of whichever agent."""
+        return SessionId(token) in self._used
 
     def open(self, agent: Agent, hello: bodies.Hello, now: float) -> Session:
         """Enter a new live session of *agent*."""
@@ -64,7 +64,7 @@ class SessionTable:
         session.pools = pools_of(session, hello)
         agent.said_hello = True
         agent.sessions[session.id] = session
-        self._used[agent.id, session.id] = None
+        self._used[session.id] = None
         while len(self._used) > self._limits.tokens_max:
             self._used.popitem(last=False)
         return session
