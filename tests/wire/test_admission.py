@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.wire.raw import Net, Peer, new_id
 from tests.wire.shapes import in_hand
 
@@ -267,6 +269,44 @@ async def test_an_abandoned_event_still_in_the_clients_hands_frees_the_main_pool
     await elm.control("request.abandoned")
     await elm.done(event)  # the loop never read it: the client drops it and says so
     await elm.event("next.one")
+
+
+@pytest.mark.parametrize(
+    "ways", [("answer", "done"), ("done", "done"), ("defer", "answer"), ("answer", "answer")]
+)
+async def test_one_event_frees_one_slot_however_often_it_is_said(net: Net, ways: tuple[str, str]) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    event = await in_hand(birch, elm)
+    for _ in range(3):
+        await birch.request(elm, "next.one")
+    for way in ways:
+        await getattr(elm, way)(event)
+    await elm.event("next.one")
+    await net.settled()
+    assert not elm.inbox.left("event")
+
+
+async def test_the_done_of_an_expired_request_and_its_late_answer_free_one_slot(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    event = await in_hand(birch, elm, timeout_s=0.4)
+    for _ in range(3):
+        await birch.request(elm, "next.one")
+    await birch.outcome(event["id"])
+    await elm.answer(event, "late")
+    await elm.done(event)
+    await elm.event("next.one")
+    await net.settled()
+    assert not elm.inbox.left("event")
+
+
+async def test_positions_close_up_when_a_queued_request_is_withdrawn(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    await in_hand(birch, elm)
+    first, second = await birch.request(elm), await birch.request(elm)
+    await birch.cancel(first)
+    row = await net.wait_row(second)
+    assert row is not None
+    assert row["position"] == 1
 
 
 # ---- numbered deliveries

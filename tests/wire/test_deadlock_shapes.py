@@ -107,6 +107,93 @@ async def test_two_asks_are_no_deadlock(net: Net) -> None:
         assert (await peer.outcome(receipt["id"]))["outcome"] == "reply"
 
 
+async def test_handlers_that_one_way_events_started_count_alike(net: Net) -> None:
+    cli, birch, elm = await net.peer("cli"), await net.worker("birch"), await net.worker("elm")
+    begun = []
+    for worker in (birch, elm):
+        await cli.send(worker)
+        begun.append((await worker.event())["id"])
+    first = await birch.request(elm, execution=begun[0])
+    second = await elm.request(birch, execution=begun[1])
+    await all_end_in_deadlock((birch, first), (elm, second), cycle=[birch, elm])
+
+
+async def test_the_main_of_an_agent_with_handlers_may_wait_while_they_serve(net: Net) -> None:
+    birch, elm = await net.worker("birch"), await net.worker("elm")
+    first = await birch.request(elm)
+    inner = await elm.event()
+    second = await elm.request(birch, execution=inner["id"])
+    await birch.answer(await birch.event(), "a handler has time")
+    assert (await elm.outcome(second))["outcome"] == "reply"
+    await elm.answer(inner, 1)
+    assert (await birch.outcome(first))["outcome"] == "reply"
+
+
+async def test_both_slots_of_an_agent_must_be_stuck(net: Net) -> None:
+    """birch queues for elm, whose two handlers wait for birch: with one of them it is none."""
+    (birch, e0), cli = (await busy_workers(net, "birch"))[0], await net.peer("cli2")
+    elm = await net.worker("elm", 2)
+    e1, e2 = await in_hand(cli, elm), await in_hand(cli, elm)
+    first = await elm.request(birch, execution=e1["id"])
+    queued = await birch.request(elm, execution=e0)
+    await nobody_is_told(net, birch, elm)
+    second = await elm.request(birch, execution=e2["id"])
+    await all_end_in_deadlock((birch, queued), (elm, first), (elm, second), cycle=[birch, elm])
+
+
+async def test_who_queues_behind_a_stuck_slot_is_a_tail(net: Net) -> None:
+    heath = await net.peer("heath")
+    (birch, e1), (elm, e2) = await busy_workers(net, "birch", "elm")
+    tail = await heath.request(elm)
+    first = await birch.request(elm, execution=e1)
+    second = await elm.request(birch, execution=e2)
+    report = await all_end_in_deadlock((birch, first), (elm, second))
+    assert heath.agent in report["blocked_behind"]
+    assert tail in (await heath.control(BLOCKED_BEHIND))["waits"]
+    await nobody_is_told(net, heath)
+
+
+async def test_a_ring_through_a_queue_a_handler_and_a_script(net: Net) -> None:
+    """birch (script) -> elm's queue; elm's handler -> flint (no hello); flint -> birch."""
+    cli, birch, flint = await net.peer("cli"), await net.peer("birch"), await net.stranger("flint")
+    elm = await net.worker("elm")
+    event = await in_hand(cli, elm)
+    ends = [
+        (birch, await birch.request(elm)),
+        (elm, await elm.request(flint, execution=event["id"])),
+        (flint, await flint.request(birch)),
+    ]
+    await all_end_in_deadlock(*ends, cycle=[birch, elm, flint], evidence="assumed")
+
+
+async def test_a_reentrant_chain_through_three_agents_is_served(net: Net) -> None:
+    cli, birch = await net.peer("cli"), await net.worker("birch", reentrant=True)
+    elm, flint = await net.worker("elm"), await net.worker("flint")
+    event = await in_hand(cli, birch)
+    await birch.request(elm, execution=event["id"])
+    to_flint = await elm.request(flint, execution=(await elm.event())["id"])
+    back = await flint.request(birch, execution=(await flint.event())["id"])
+    served = await birch.event()
+    assert served["id"] == back
+    stranger = await cli.request(birch)
+    await net.settled()
+    assert not birch.inbox.left("event"), "another chain has to wait for the slot"
+    await birch.answer(served, "help")
+    assert (await flint.outcome(back))["outcome"] == "reply"
+    assert await net.wait_row(to_flint) is not None
+    assert await net.wait_row(stranger) is not None
+
+
+async def test_a_reported_wait_for_an_agent_with_a_free_slot_is_none(net: Net) -> None:
+    birch, elm = await net.worker("birch", heartbeat_s=0.5), await net.peer("elm", heartbeat_s=0.5)
+    await birch.request(elm)
+    await elm.event()
+    await elm.wait_open({"kind": "agent", "id": birch.agent})
+    async with birch.beating(), elm.beating():
+        await asyncio.sleep(1.2)
+    await nobody_is_told(net, birch, elm)
+
+
 # ---- one
 
 

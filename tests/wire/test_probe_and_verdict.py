@@ -140,6 +140,73 @@ async def test_facts_about_another_incident_change_nothing(net: Net) -> None:
     await all_end_in_deadlock((birch, first), (elm, second))
 
 
+async def test_a_parked_request_may_be_cancelled(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.peer("elm")
+    first = await birch.request(elm)
+    question = await elm.event()
+    birch.silent = elm.silent = True
+    closing = await elm.request(birch)
+    await birch.control("confirm")
+    await elm.cancel(closing)
+    assert (await elm.outcome(closing))["outcome"] == "cancelled"
+    await asyncio.sleep(0.4)
+    await nobody_is_told(net, birch, elm)
+    assert not birch.inbox.left("event", "request.abandoned"), "it was never sent"
+    await elm.answer(question, 1)
+    assert (await birch.outcome(first))["outcome"] == "reply"
+
+
+async def test_a_parked_request_may_expire(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.peer("elm")
+    await birch.request(elm)
+    await elm.event()
+    birch.silent = elm.silent = True
+    closing = await elm.request(birch, timeout_s=0.1)
+    outcome = await elm.outcome(closing)
+    assert (outcome["outcome"], outcome["handled"]) == ("expired", "no")
+    await asyncio.sleep(0.4)
+    await nobody_is_told(net, birch, elm)
+    assert not birch.inbox.left("event")
+
+
+async def test_a_member_that_leaves_while_it_is_asked_ends_the_suspicion(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.peer("elm")
+    await birch.request(elm)
+    await elm.event()
+    birch.silent = True
+    closing = await elm.request(birch)
+    await birch.control("confirm")
+    await birch.bye()
+    assert (await elm.outcome(closing))["outcome"] in ("unreachable", "responder_lost")
+    await nobody_is_told(net, birch, elm)
+
+
+async def test_the_facts_of_who_was_not_asked_change_nothing(net: Net) -> None:
+    birch, elm, heath = await net.peer("birch"), await net.peer("elm"), await net.peer("heath")
+    first = await birch.request(elm)
+    await elm.event()
+    birch.silent = True
+    second = await elm.request(birch)
+    confirm = await birch.control("confirm")
+    for session in (heath.session, birch.session):
+        forged = {"session": session, "incident": confirm["incident"], "open": []}
+        await net.tell(heath.verb_subject("facts"), forged)
+    await net.settled()
+    await birch.give_facts(confirm)
+    await all_end_in_deadlock((birch, first), (elm, second))
+
+
+async def test_a_resent_closing_request_changes_nothing(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.peer("elm")
+    first = await birch.request(elm)
+    second = await elm.request(birch, data=1)
+    await elm.request(birch, data=1, id=second)
+    await all_end_in_deadlock((birch, first), (elm, second))
+    await net.settled()
+    assert not elm.inbox.left("outcome")
+    assert not birch.inbox.left("event")
+
+
 # ---- no facts in time
 
 

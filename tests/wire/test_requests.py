@@ -439,6 +439,34 @@ async def test_what_cannot_be_delivered_to_a_live_session_ends_at_its_deadline(n
     assert outcome["outcome"] == "expired"
 
 
+async def test_a_one_way_event_for_nobody_is_told_in_its_receipt(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    await elm.bye()
+    for target in (elm, net.name(NOBODY)):
+        receipt = await birch.send(target)
+        assert receipt["ok"] is False
+        assert code(receipt) == "unreachable"
+
+
+async def test_a_one_way_event_of_a_type_that_nobody_serves_is_told_in_its_receipt(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.peer("elm", pools=[{"slots": 1, "types": ["review.>"]}])
+    assert code(await birch.send(elm, "cook.soup")) == "not_subscribed"
+
+
+async def test_the_session_of_another_agent_is_worth_nothing(net: Net) -> None:
+    """Identity is the subject."""
+    birch, elm, heath = await net.peer("birch"), await net.worker("elm"), await net.peer("heath")
+    event = await in_hand(birch, elm)
+    about = {"session": elm.session, "ids": [event["id"]], "incident": "i", "open": []}
+    for verb in ("done", "defer", "facts", "bye", "heartbeat"):
+        assert (await net.verb(heath.agent, verb, about))["ok"] is False
+    stolen = {"unknot": 1, "id": new_id(), "session": elm.session, "timeout_s": 3}
+    refused = await net.call(heath.subject("request", birch, "work.do"), stolen)
+    assert code(refused) == "stale_session"
+    await elm.answer(event, "undisturbed")
+    assert (await birch.outcome(event["id"]))["event"]["data"] == "undisturbed"
+
+
 # ---- lost responders, deadlines
 
 
@@ -461,6 +489,40 @@ async def test_a_passed_deadline_expires_the_waiter_and_abandons_the_request(net
     assert now() - started >= 0.39
     assert (await elm.control("request.abandoned", request_id=request_id))["reason"] == "expired"
     assert await net.wait_row(request_id) is None, "the edge is gone"
+
+
+async def test_a_channel_request_is_lost_only_with_its_last_member(net: Net) -> None:
+    channel = net.name("pool")
+    birch = await net.peer("birch")
+    elm, flint = [await net.worker(name, channels=[channel]) for name in ("elm", "flint")]
+    answered, lost = await birch.request(f"@{channel}"), None
+    await elm.event()
+    event = await flint.event()
+    await elm.bye()
+    await net.settled()
+    assert not birch.inbox.left("outcome")
+    await flint.answer(event, "I am still here")
+    assert (await birch.outcome(answered))["event"]["source"] == flint.agent
+    lost = await birch.request(f"@{channel}")
+    await flint.event()
+    await flint.bye()
+    assert (await birch.outcome(lost))["outcome"] == "responder_lost"
+
+
+async def test_a_deferred_request_is_lost_with_its_session_too(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    event = await in_hand(birch, elm)
+    await elm.defer(event)
+    await elm.bye()
+    assert (await birch.outcome(event["id"]))["outcome"] == "responder_lost"
+
+
+async def test_a_deferred_request_that_nobody_waits_for_any_more_is_abandoned(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    event = await in_hand(birch, elm)
+    await elm.defer(event)
+    await birch.cancel(event["id"])
+    await elm.control("request.abandoned", request_id=event["id"])
 
 
 # ---- depth and turns, order
