@@ -1,10 +1,15 @@
 """Bodies of the wire, version 1. JSON; unknown fields are ignored; ``data`` stays raw bytes."""
 
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Raw, Struct, field
 
 NULL: Final = Raw(b"null")
+
+if TYPE_CHECKING:
+    MaybeRaw = Raw | None
+else:
+    MaybeRaw = Raw  # msgspec reads no Raw inside a union; what is absent stays None
 
 OutcomeKind = Literal[
     "reply",
@@ -56,7 +61,7 @@ class Envelope(Body, frozen=True):
     run: str | None = None
     timeout_s: float | None = None
     wait_for_target_s: float | None = None
-    metadata: Raw | None = None
+    metadata: MaybeRaw = None
     error: Error | None = None
     done: bool = True
     traceparent: str | None = None
@@ -76,7 +81,7 @@ class Delivered(Body, frozen=True):
     unknot: int = field(default_factory=lambda: 1)
     response_to: str | None = None
     run: str | None = None
-    metadata: Raw | None = None
+    metadata: MaybeRaw = None
     time: str | None = None
     deadline_in_s: float | None = None
     seq: int | None = None

@@ -128,7 +128,7 @@ class Subjects(Struct, frozen=True, gc=False):
         if len(words) < 2:
             return BadSubject(agent, "unknown_verb", "a subject under 'in' needs a verb after the agent")
         verb = words[1]
-        if verb in EVENT_VERBS:
+        if verb in EVENT_VERBS and words[1:] != ["request", "cancel"]:
             return _event(agent, verb, words)
         if verb == "reply":
             if len(words) == 3 and is_id(words[2]):

@@ -3,7 +3,10 @@
 import pytest
 
 from tests.core.stage import Stage
+from unknot_gateway.core.effects import Deliver
+from unknot_gateway.core.facts import NobodyListened
 from unknot_schemas import bodies, errors
+from unknot_schemas.ids import AgentId, EventId
 
 
 @pytest.fixture
@@ -183,3 +186,16 @@ def test_a_stale_session_changes_nothing(stage: Stage) -> None:
     assert error.code == errors.STALE_SESSION
     assert stage.kinds() == {}
     assert stage.delivered("elm") == []
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_what_came_before_the_first_hello_goes_to_the_session(stage: Stage, heard: bool) -> None:
+    stage.request("birch", "grove", "r1", session="birch-1", wait_for_target_s=5)
+    if not heard:
+        stage.feed(NobodyListened(AgentId("grove"), EventId("r1")))
+    stage.clear()
+    stage.hello("grove", session="grove-1", concurrency=1)
+    (delivery,) = [effect for effect in stage.effects if isinstance(effect, Deliver)]
+    assert (delivery.session, delivery.event.id, delivery.event.redelivered) == ("grove-1", "r1", heard)
+    stage.reply("grove", "r1", session="grove-1")
+    assert stage.kinds() == {"r1": "reply"}

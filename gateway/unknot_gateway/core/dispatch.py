@@ -74,6 +74,18 @@ class Dispatch:
             session.unseen.pop(leg.number, None)
         self._handler_ended(leg, now)
 
+    def take_back(self, leg: Leg) -> None:
+        """Undo the delivery of *leg* to a stand-in session: it is to be placed anew."""
+        session, pool = leg.session, leg.pool
+        assert session is not None
+        del session.held[leg.message.id]
+        if pool is not None:
+            pool.used -= 1
+        self._drop_timers(leg)
+        self._t.deadlines.drop("window", leg.message.id)
+        leg.session = leg.pool = leg.strand = leg.event = None
+        leg.state = "absent"
+
     def defer(self, leg: Leg, by: str | None, now: float) -> None:
         """The handler has returned, the answer comes later: from execution *by*, or from outside."""
         session = leg.session
@@ -250,7 +262,8 @@ class Dispatch:
         deadline_in_s = max(message.deadline_at - now, 0.0) if message.verb != "send" else None
         leg.event = self._event(leg, deadline_in_s, expected_by.id if expected_by else None)
         self._t.count("delivered")
-        self._send(leg, session, redelivered=message.id in message.source.resent)
+        leg.may_be_known = leg.may_be_known or message.id in message.source.resent
+        self._send(leg, session, redelivered=leg.may_be_known)
         if session.said_hello:
             self.receipt(message)
 

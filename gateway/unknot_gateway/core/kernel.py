@@ -272,9 +272,10 @@ class Kernel:
         message = self.tables.messages.open.get(event_id)
         if message is None or message.legs[0].state == "unheard":
             return
+        leg = message.legs[0]
         self.dispatch.receipt(message)
         self.settle.end(message, "reply", now)
-        self.dispatch.free(message.legs[0], now)
+        self.dispatch.free(leg, now)
 
     def _arm_sweep(self, now: float) -> None:
         """While anybody waits, everything is checked anew now and then: detection never rests on arrivals alone."""

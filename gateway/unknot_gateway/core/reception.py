@@ -119,15 +119,19 @@ class Reception:
         legs = list(agent.waiting.values()) + self._t.admission.reroute(agent)
         for leg in legs:
             self._t.admission.withdraw(leg)
-        zero = agent.zero
-        if zero is not None:
-            legs += [leg for leg in zero.held.values() if leg.state == "unheard"]
-            for leg in zero.held.copy().values():
-                if leg.state == "unheard":
-                    del zero.held[leg.message.id]
+        if agent.sessions and agent.zero is not None:
+            legs += self._taken_over(agent.zero)
         for leg in sorted(legs, key=lambda leg: leg.order):
             if leg.message.is_open:
                 self._intake.place_again(leg, now)
+
+    def _taken_over(self, zero: Session) -> list[Leg]:
+        """What was published for an agent before its first hello: nobody may have heard it, or its own program."""
+        legs = [leg for leg in zero.held.values() if leg.message.is_open and not leg.ended]
+        for leg in legs:
+            leg.may_be_known = leg.state == "running"
+            self._dispatch.take_back(leg)
+        return legs
 
     def _change_pools(self, session: Session, hello: bodies.Hello, now: float) -> None:
         """The session serves otherwise from now on; a main pool that is gone has no reader any more."""

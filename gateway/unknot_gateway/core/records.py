@@ -131,6 +131,8 @@ class Leg(Struct, eq=False):
     event: bodies.Delivered | None = None
     omitted: int = 0
     repeated: bool = False
+    may_be_known: bool = False
+    """Whether its agent may have heard it before: a copy says so."""
     has_timer: bool = False
     """Whether a deadline of its own may be set (patience, a hint)."""
     ended: bool = False

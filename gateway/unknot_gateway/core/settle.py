@@ -250,6 +250,7 @@ class Settle:
         if message.group is not None:
             for other in self._groups.ended(message, answered=kind == "reply"):
                 self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
+        message.legs.clear()  # a leg names its message: without the way back nothing waits for the collector
 
     def _withdraw(self, message: Message, kind: str) -> list[Leg]:
         """Drop what is queued, tell whoever runs it; return the legs whose handler is over or never began."""
