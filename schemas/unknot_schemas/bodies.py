@@ -202,7 +202,11 @@ class Defer(Body, frozen=True):
 
 
 class Strands(Body, frozen=True):
-    """Of one execution. *alive*: own task ("") and joined strands without an open wait; *awaited*: child tasks that the own task stands waiting for."""
+    """Of one execution.
+
+    *alive*: own task ("") and joined strands without an open wait; *awaited*: child tasks that the own task stands
+    waiting for.
+    """
 
     alive: list[str] = []
     awaited: list[str] = []
