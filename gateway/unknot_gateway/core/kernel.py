@@ -11,6 +11,7 @@ changes the tables, and nothing here waits, sends, draws or reads a clock. The r
     detector   suspicion, probe, verdict                                    policy     who fails, what would help
 """
 
+from itertools import islice
 from typing import assert_never
 
 from unknot_gateway.core.deadlines import Due
@@ -65,6 +66,7 @@ class Kernel:
             tables, self.dispatch, self.settle, self.groups, self.intake, self.openwaits, self.reconcile
         )
         self.detector.release = self.intake.release
+        self._sweeps = 0
 
     def handle(self, fact: AnyFact, now: float) -> list[AnyEffect]:
         """Take *fact* in at instant *now* (seconds, monotonic, never running back); return what to do, in order."""
@@ -196,7 +198,7 @@ class Kernel:
     def _time_passed(self, now: float) -> None:
         self.tables.waiting.is_touched = True
         self.tables.waiting.graph.drain(self.tables.limits.drain_steps)
-        for due in self.tables.deadlines.take(now):
+        for due in islice(self.tables.deadlines.take(now), self.tables.limits.due_max):
             self._due(due, now)
         self.tables.messages.forget_old(now)
         self.reconcile.forget_old(now)
@@ -225,8 +227,7 @@ class Kernel:
             case "ask again":
                 self.detector.ask_again(str(key), now)
             case "sweep":
-                self.tables.waiting.graph.start_sweep()
-                self.detector.sweep(now)
+                self._sweep(now)
             case "group":
                 self.groups.forget(key)  # type: ignore[arg-type]
             case _:
@@ -276,6 +277,14 @@ class Kernel:
         self.dispatch.receipt(message)
         self.settle.end(message, "reply", now)
         self.dispatch.free(leg, now)
+
+    def _sweep(self, now: float) -> None:
+        """Take suspicions up again; from time to time check every wait anew, the more seldom the more there are."""
+        graph, limits = self.tables.waiting.graph, self.tables.limits
+        self._sweeps += 1
+        if not self._sweeps % (1 + len(graph) // limits.sweep_waits):
+            graph.start_sweep()
+        self.detector.sweep(now)
 
     def _arm_sweep(self, now: float) -> None:
         """While anybody waits, everything is checked anew now and then: detection never rests on arrivals alone."""
