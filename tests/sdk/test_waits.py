@@ -366,3 +366,30 @@ async def test_bug_097_ids_and_marks_come_back_byte_for_byte(fake: Fake) -> None
         assert seen == [(id, marks)]
         await me.send("oak", "say", metadata=marks)
         assert (await fake.next("send")).body["metadata"] == marks
+
+
+async def test_an_expected_event_delivered_twice_is_handled_once(fake: Fake) -> None:
+    elm = Agent("elm")
+    handled = []
+
+    @elm.on("thread.done")
+    async def done(data: object) -> None:
+        handled.append(data)
+
+    async with elm.running() as me:
+        waiting = asyncio.ensure_future(me.expect("thread.done"))
+        wait = await fake.next("wait.open")
+        await expected(fake, "elm", wait, "thread.done", seq=1)
+        await waiting
+        await expected(fake, "elm", wait, "thread.done", seq=1, redelivered=True)
+        await fake.settled()
+        assert handled == []
+
+
+async def test_misuse_is_an_unknot_error_that_says_what_to_do(fake: Fake) -> None:
+    elm = Agent("elm")
+    async with elm.running() as me:
+        with pytest.raises(unknot.UnknotError, match=r"unknot\.connect"):
+            await anext(me.events())
+        with pytest.raises(unknot.UnknotError, match="no event in hand"):
+            await me.reply()

@@ -7,6 +7,7 @@ from unknot._context import Context
 from unknot._event import Event
 from unknot._run import run
 from unknot._sends import Asked
+from unknot._threads import ThreadContext
 from unknot.errors import (
     Cancelled,
     DeadlockDetected,
@@ -36,6 +37,7 @@ __all__ = [
     "Refused",
     "Request",
     "ResponderLost",
+    "ThreadContext",
     "UnknotError",
     "Unreachable",
     "WaitExpired",

@@ -1,8 +1,8 @@
 """Connections for scripts and tests: main's own context, and the loop that reads its events."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from unknot._context import Context, Links
@@ -11,6 +11,7 @@ from unknot._lifeline import Lifeline
 from unknot._reading import MainReader
 from unknot._receiving import Receiver, Server
 from unknot._session import Profile, Session
+from unknot.errors import UnknotError
 from unknot_schemas import Subjects, bodies
 from unknot_schemas.ids import agent_id
 from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
@@ -44,15 +45,17 @@ class Connection(Context):
         """Until this session takes part no more: closed, or replaced by another one."""
         await self._links.session.over.wait()
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """Read events one at a time: this loop serves as one serial main.
 
         Answer with ``reply(data, to=event)``. Reading on without having answered promises a later answer.
         """
-        assert self._reader is not None, "events are read by connect(serves=True); an Agent has handlers"
-        async for event in self._reader.events():
-            self._work = self._reader.work
-            yield event
+        if self._reader is None:
+            raise UnknotError(f"agent {self.agent} has handlers; events() is for scripts: unknot.connect")
+        async with aclosing(self._reader.events()) as events:
+            async for event in events:
+                self._work = self._reader.work
+                yield event
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from unknot._sends import Asked, OnError, OnReply, Sends
 from unknot._session import Session
 from unknot._strands import Execution, Strand, current
 from unknot._waits import BlockingOn, Waits
+from unknot.errors import UnknotError
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
 
@@ -54,14 +55,12 @@ class Context:
     @property
     def event(self) -> Event:
         """The event that is handled."""
-        assert self._work is not None, "main handles no event before events() has given one"
-        return Event(self._work.event)
+        return Event(self._in_hand().event)
 
     @property
     def abandoned(self) -> Abandoned:
         """Set (with ``.reason``) when nobody waits for this answer any more. Nothing is stopped by force."""
-        assert self._work is not None, "main handles no event before events() has given one"
-        return self._work.abandoned
+        return self._in_hand().abandoned
 
     # ------------------------------------------------------------------ requests
 
@@ -242,6 +241,11 @@ class Context:
     def defer(self, *, to: Event | str | None = None, by: str | None = None) -> None:
         """Promise that the answer comes later, by ``reply``; *by*: the execution of this agent that will give it."""
         self._links.answers.defer(self._work_for(to), by)
+
+    def _in_hand(self) -> Work:
+        if self._work is None:
+            raise UnknotError("main has no event in hand before events() has given one")
+        return self._work
 
     def _work_for(self, to: Event | str | None) -> Work:
         event = self.event if to is None else to

@@ -1,6 +1,5 @@
 """Handlers: how a function is called with an event, and how what comes of it becomes the answer."""
 
-import asyncio
 import inspect
 import typing
 from collections.abc import Callable
@@ -52,7 +51,7 @@ def describe(function: Callable[..., Any], pattern: str, pool: str) -> Handler:
         function=function,
         decode=_payloads.decoder(Any if isinstance(kind, str) else kind),
         takes_context=len(parameters) >= 2,
-        is_async=asyncio.iscoroutinefunction(call),
+        is_async=inspect.iscoroutinefunction(call),
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from unknot._context import Links
@@ -54,7 +54,7 @@ class MainReader:
         work.returned = True  # it holds no slot: nothing is to be said when it has been read
         self.take(work)
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """Each event when the loop reads on."""
         assert self._lifeline is not None
         self._loops += 1

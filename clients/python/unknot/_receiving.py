@@ -101,8 +101,8 @@ class Receiver:
     def _on_event(self, event: bodies.Delivered) -> None:
         session = self._session
         running = session.running
-        running.number(event.seq)
-        if event.for_ is not None and self._expected(event):
+        is_first = running.number(event.seq)
+        if event.for_ is not None and (self._expected(event) if is_first else not event.requires_response):
             return
         arrival = running.arrive(event)
         if arrival == "new":

@@ -91,18 +91,21 @@ class Running:
             return "abandoned"
         return "new"
 
-    def number(self, seq: int | None) -> None:
-        """A delivery with this number has arrived."""
-        if seq is None or seq <= self.seen:
-            return
+    def number(self, seq: int | None) -> bool:
+        """A delivery with this number has arrived; False when it had arrived before."""
+        if seq is None:
+            return True
+        if seq <= self.seen or seq in self._out_of_order:
+            return False
         if seq > self.seen + 1:
             if len(self._out_of_order) < OUT_OF_ORDER_MAX:
                 self._out_of_order.add(seq)
-            return
+            return True
         self.seen = seq
         while self._out_of_order and self.seen + 1 in self._out_of_order:
             self.seen += 1
             self._out_of_order.discard(self.seen)
+        return True
 
     def hold(self, work: Work) -> None:
         """*work* begins."""

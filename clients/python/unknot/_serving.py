@@ -43,14 +43,14 @@ class HandlerServer:
 
     def execution(self, event: bodies.Delivered) -> Execution:
         """A new one."""
-        handler = self._find(event.type)
+        handler = self._handlers.get(event.type) or self._find(event.type)
         if handler is None:
             return Execution(event.id, event)
         return Execution(event.id, event, handler=handler.name, serial=self._slots[handler.pool] == 1)
 
     def take(self, work: Work) -> None:
         """Start the handler of *work*."""
-        handler = self._find(work.event.type)
+        handler = self._handlers.get(work.event.type) or self._find(work.event.type)
         if handler is None:
             self._links.answers.raised(work, LookupError(f"no handler for {work.event.type}"))
             return
@@ -74,9 +74,8 @@ class HandlerServer:
             session.tasks.start(self._drain_broadcasts(), f"{session.agent}: channels")
 
     def _find(self, event_type: str) -> Handler | None:
-        handler = self._handlers.get(event_type)
-        if handler is not None:
-            return handler
+        if event_type in self._handlers:
+            return self._handlers[event_type]
         fitting = (handler for pattern, handler in self._handlers.items() if matches(pattern, event_type))
         return next(fitting, None)
 

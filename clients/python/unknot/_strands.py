@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
+from unknot.errors import UnknotError
 from unknot_schemas import bodies
 
 AnyTask = asyncio.Task[Any]
@@ -101,7 +102,8 @@ async def acting_for(strand: Strand, call: Coroutine[Any, Any, T]) -> T:
 def current(execution: Execution) -> Strand:
     """The strand of *execution* that the running task is; a task seen for the first time is a detached one."""
     task = asyncio.current_task()
-    assert task is not None, "unknot is used from tasks; see unknot.sync for threads"
+    if task is None:
+        raise UnknotError("unknot is used from tasks of an event loop; unknot.sync is for code without one")
     strand = _current.get()
     if strand is not None and strand.execution is execution:
         if strand.task is task:

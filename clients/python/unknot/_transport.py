@@ -5,6 +5,7 @@ can be cancelled is the wait itself, and facts leave behind everything that was 
 """
 
 import asyncio
+import itertools
 import logging
 import secrets
 from collections import Counter, deque
@@ -202,6 +203,9 @@ class Transport:
 
     async def _failed(self, error: Exception) -> None:
         self.counters["errors"] += 1
+        if isinstance(error, nats.errors.SlowConsumerError):
+            self.counters["dropped"] += 1
+            self.on_up()  # something was lost: reconcile
         expected = isinstance(error, OSError | nats.errors.Error)
         logger.log(
             logging.WARNING if expected else logging.ERROR,
@@ -231,7 +235,7 @@ class Transport:
         """Build a new connection whenever nats-py has closed the old one for good."""
         while True:
             await self._lost.wait()
-            for attempt in range(1_000_000_000):
+            for attempt in itertools.count():
                 try:
                     await self._connect(5.0)
                     break
