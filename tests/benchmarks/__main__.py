@@ -58,8 +58,8 @@ def _throughput(options: argparse.Namespace) -> Found:
 
 def _deadlocks(options: argparse.Namespace) -> Found:
     async def measured() -> list[dict[str, Any]]:
-        async with nats_server() as (url, _), gateway(url, NETWORK):
-            return await deadlocks.run(url, NETWORK, options.samples)
+        async with nats_server() as (url, _), gateway(url, NETWORK) as pid:
+            return await deadlocks.run(url, NETWORK, pid, options.samples)
 
     rows = uvloop.run(measured())
     bars = deadlocks.bars(rows)

@@ -13,6 +13,7 @@ from typing import Any
 import nats
 from nats.aio.msg import Msg
 
+from tests.benchmarks.machine import cpu_s
 from tests.benchmarks.raw_agent import RawAgent, raw_agent
 from tests.benchmarks.report import Bar, at_most, table
 from unknot_schemas.bodies import Outcome
@@ -24,8 +25,10 @@ SETTLE_S = 0.02
 HANG_S = 20.0
 
 
-async def run(url: str, network: str, samples: int, members: Sequence[int] = MEMBERS) -> list[dict[str, Any]]:
-    """One row for each number of members; *samples* deadlocks each."""
+async def run(
+    url: str, network: str, gateway: int, samples: int, members: Sequence[int] = MEMBERS
+) -> list[dict[str, Any]]:
+    """One row for each number of members; *samples* deadlocks each. *gateway*: its pid."""
     trip, close = await _round_trips(url)
     rows = []
     for count in members:
@@ -33,24 +36,28 @@ async def run(url: str, network: str, samples: int, members: Sequence[int] = MEM
         starter = await raw_agent(url, network, f"starter{count}", None)
         trips: list[float] = []
         took: list[float] = []
+        used: list[float] = []
         for _ in range(samples):
             await asyncio.sleep(SETTLE_S)
             trips += [await _timed(trip) for _ in range(ROUND_TRIPS)]
-            took.append(await _deadlock(ring, starter))
-        rows.append(_row(count, trips, took))
+            seconds, cpu = await _deadlock(ring, starter, gateway)
+            took.append(seconds)
+            used.append(cpu)
+        rows.append(_row(count, trips, took, used))
         for agent in (*ring, starter):
             await agent.stop()
     await close()
     return rows
 
 
-def _row(count: int, trips: list[float], took: list[float]) -> dict[str, Any]:
+def _row(count: int, trips: list[float], took: list[float], used: list[float]) -> dict[str, Any]:
     return {
         "members": count,
         "samples": len(took),
         "round_trip_ms": round(median(trips) * 1e3, 3),
         "p50_ms": round(median(took) * 1e3, 3),
         "p90_ms": round(sorted(took)[len(took) * 9 // 10] * 1e3, 3),
+        "gateway_cpu_ms": round(median(used) * 1e3, 3),
         "round_trips": round(median(took) / median(trips), 2),
     }
 
@@ -76,8 +83,8 @@ async def _timed(trip: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - began
 
 
-async def _deadlock(ring: list[RawAgent], starter: RawAgent) -> float:
-    """Let every member block on the next; seconds from the closing request until all have failed."""
+async def _deadlock(ring: list[RawAgent], starter: RawAgent, gateway: int) -> tuple[float, float]:
+    """Let every member block on the next; seconds and gateway CPU from the closing request to the last failure."""
     executions = [await _started(agent, starter) for agent in ring]
     waits: list[asyncio.Future[Outcome]] = []
     for at, agent in enumerate(ring[:-1]):
@@ -85,15 +92,15 @@ async def _deadlock(ring: list[RawAgent], starter: RawAgent) -> float:
     for agent in ring:
         await agent.pulse()  # answered after the request before it: taken in
     await asyncio.sleep(SETTLE_S)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), cpu_s(gateway)
     waits.append(await ring[-1].request(ring[0].name, "bench.knot", b"{}", executions[-1]))
     async with asyncio.timeout(HANG_S):
         outcomes = await asyncio.gather(*waits)
-    took = time.perf_counter() - began
+    took, cpu = time.perf_counter() - began, cpu_s(gateway) - cpu
     assert {outcome.outcome for outcome in outcomes} == {"deadlock"}, outcomes
     for agent, execution in zip(ring, executions, strict=True):
         await agent.done([execution])
-    return took
+    return took, cpu
 
 
 async def _started(agent: RawAgent, starter: RawAgent) -> str:
@@ -117,6 +124,6 @@ def bars(rows: list[dict[str, Any]]) -> list[Bar]:
 
 def show(rows: list[dict[str, Any]]) -> str:
     """The rows as a table."""
-    heads = ("members", "deadlock p50 ms", "p90 ms", "plain round trip ms", "round trips")
-    names = ("members", "p50_ms", "p90_ms", "round_trip_ms", "round_trips")
+    heads = ("members", "deadlock p50 ms", "p90 ms", "gateway CPU ms", "plain round trip ms", "round trips")
+    names = ("members", "p50_ms", "p90_ms", "gateway_cpu_ms", "round_trip_ms", "round_trips")
     return table(heads, [[str(row[name]) for name in names] for row in rows])

@@ -1,8 +1,10 @@
 """Where the gateway's CPU goes: it runs here under cProfile, the agents in another process.
 
     python -m tests.benchmarks.profile [--lanes 64] [--window 3] [--top 40]
+    python -m tests.benchmarks.profile --deadlocks 100 --members 2
 
-Microseconds of CPU per request, which the profiler makes several times as many; compare lines, not runs.
+Microseconds of CPU per request, or per deadlock (from its start events to the last failure). The profiler makes them
+several times as many: compare lines, not runs.
 """
 
 import argparse
@@ -16,10 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import uvloop
 
-from tests.benchmarks import load
+from tests.benchmarks import deadlocks, load
 from tests.benchmarks.contenders import raw_pair
 from tests.benchmarks.machine import nats_server, program, python
 from tests.benchmarks.report import table
@@ -38,20 +39,18 @@ ROOMS = (
 )
 
 
-async def _profiled(lanes: int, window_s: float) -> tuple[pstats.Stats, load.Window]:
+async def _profiled(arguments: list[str]) -> tuple[pstats.Stats, int]:
+    """The profile, and how many requests or deadlocks it covers."""
     # CPU time: on a busy machine wall time blames whoever was preempted.
-    profiler, windows = cProfile.Profile(time.process_time), []
+    profiler, done = cProfile.Profile(time.process_time), []
 
     async def agents(url: str) -> None:
-        command = python(
-            "tests.benchmarks.profile", "--agents", url, "--lanes", str(lanes), "--window", str(window_s)
-        )
-        async with program(*command) as process:
+        async with program(*python("tests.benchmarks.profile", *arguments, "--agents", url)) as process:
             assert process.stdout is not None
             profiler.enable()
             line = await process.stdout.readline()
             profiler.disable()
-            windows.append(msgspec.json.decode(line, type=load.Window))
+            done.append(int(line))
         os.kill(os.getpid(), signal.SIGTERM)  # what `serve` ends on
 
     logs.set_up("error")
@@ -60,32 +59,39 @@ async def _profiled(lanes: int, window_s: float) -> tuple[pstats.Stats, load.Win
         settings = Settings(nats=url, networks=[NETWORK], log_level="error")
         await serve(settings, lambda _: started.append(asyncio.create_task(agents(url))))
         await started[0]
-    return pstats.Stats(profiler), windows[0]
+    return pstats.Stats(profiler), done[0]
 
 
-async def _agents(url: str, lanes: int, window_s: float) -> None:
-    async with raw_pair(url, NETWORK) as start:
-        await load.run(start, lanes, 0.5, {})
+async def _agents(options: argparse.Namespace) -> None:
+    """Warm up, say so, do it, say how often."""
+    if options.deadlocks:
+        for count, word in ((5, "warm"), (options.deadlocks, str(options.deadlocks))):
+            await deadlocks.run(options.agents, NETWORK, os.getpid(), count, (options.members,))
+            print(word, flush=True)
+        return
+    async with raw_pair(options.agents, NETWORK) as start:
+        await load.run(start, options.lanes, 0.5, {})
         print("warm", flush=True)
-        print(msgspec.json.encode(await load.run(start, lanes, window_s, {})).decode(), flush=True)
+        window = await load.run(start, options.lanes, options.window, {})
+        # The profile covers the warm-up of the second run too.
+        print(round(window.per_s * (options.window + load.WARM_UP_S)), flush=True)
 
 
-def _show(stats: pstats.Stats, requests: int, top: int) -> str:
+def _show(stats: pstats.Stats, count: int, top: int) -> str:
     lines = [
-        [f"{own / requests * 1e6:.2f}", f"{calls / requests:.2f}", _place(*where)]
-        for where, (_, calls, own, _, _) in sorted(_entries(stats), key=lambda entry: -entry[1][2])
+        [f"{own / count * 1e6:.2f}", f"{whole / count * 1e6:.1f}", f"{calls / count:.2f}", _place(*where)]
+        for where, (_, calls, own, whole, _) in sorted(_entries(stats), key=lambda entry: -entry[1][2])
     ]
     rooms: dict[str, float] = {}
     for (file, _, _), (_, _, own, _, _) in _entries(stats):
         room = next((room for room in ROOMS if f"/{room}" in file), "built-in and the rest")
         rooms[room] = rooms.get(room, 0.0) + own
     by_room = [
-        [f"{own / requests * 1e6:.1f}", room]
-        for room, own in sorted(rooms.items(), key=lambda item: -item[1])
+        [f"{own / count * 1e6:.1f}", room] for room, own in sorted(rooms.items(), key=lambda item: -item[1])
     ]
-    heads = ("us/request", "calls/request", "function")
-    calls = sum(calls for _, (_, calls, _, _, _) in _entries(stats)) / requests
-    return f"{table(heads, lines[:top])}\n\n{table(('us/request', 'room'), by_room)}\n\n{calls:.0f} calls per request"
+    heads = ("us own", "us with callees", "calls", "function")
+    calls = sum(calls for _, (_, calls, _, _, _) in _entries(stats)) / count
+    return f"{table(heads, lines[:top])}\n\n{table(('us own', 'room'), by_room)}\n\n{calls:.0f} calls"
 
 
 def _entries(stats: pstats.Stats) -> list[tuple[tuple[str, int, str], tuple[int, int, float, float, Any]]]:
@@ -102,16 +108,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lanes", type=int, default=64)
     parser.add_argument("--window", type=float, default=3.0)
     parser.add_argument("--top", type=int, default=40)
+    parser.add_argument("--deadlocks", type=int, default=0)
+    parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--agents", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.agents:
-        uvloop.run(_agents(options.agents, options.lanes, options.window))
+        uvloop.run(_agents(options))
         return 0
-    stats, window = uvloop.run(_profiled(options.lanes, options.window))
-    # The profile covers the warm-up too: all that were carried, not only those of the window.
-    requests = round(window.per_s * (options.window + load.WARM_UP_S))
-    print(f"{window.per_s:,.0f} requests/s under the profiler, p50 {window.p50_ms:.2f} ms\n")
-    print(_show(stats, requests, options.top))
+    stats, count = uvloop.run(_profiled(arguments))
+    print(_show(stats, count, options.top))
     return 0
 
 

@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 
 from unknot_schemas import Subjects
 from unknot_schemas.bodies import (
+    Bye,
     Confirm,
     Done,
     Envelope,
@@ -84,9 +85,10 @@ class RawAgent:
         self._heart = asyncio.create_task(self._beat())
 
     async def stop(self) -> None:
-        """No more heartbeats; the connection is closed."""
+        """No more heartbeats; goodbye; the connection is closed."""
         if self._heart is not None:
             self._heart.cancel()
+        await self.ask("bye", Bye(self.session))
         await self._client.close()
 
     async def ask(self, verb: str, body: msgspec.Struct) -> Msg:

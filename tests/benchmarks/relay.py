@@ -45,7 +45,7 @@ class Relay:
         elif verb == "hello":
             self._sessions[agent] = session = _hello.decode(msg.data).session
             await self._client.publish(msg.reply, _encode(Welcome(True, session, EPOCH, 1, 5.0, 30.0, {})))
-        elif verb == "heartbeat":
+        elif verb in ("heartbeat", "bye"):
             await self._client.publish(msg.reply, _encode(Pulse(True, EPOCH)))
 
     async def _request(self, agent: str, target: str, kind: str, envelope: Envelope) -> None:
