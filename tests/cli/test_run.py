@@ -67,3 +67,15 @@ async def test_no_server_is_code_4(tmp_path: Path) -> None:
         await start("run", "team:writer", "--wait", "0.3", "--nats", "nats://127.0.0.1:1", cwd=tmp_path)
     )
     assert (tried.code, tried.out) == (4, "")
+
+
+async def test_a_stop_before_the_agents_are_up_is_heard_at_once(tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(TEAM + "print('imported', flush=True)\n")
+    arguments = ("run", "team:writer", "--wait", "3600", "--nats", "nats://127.0.0.1:1")
+    waiting = await start(*arguments, cwd=tmp_path)
+    assert waiting.stdout is not None
+    await asyncio.wait_for(waiting.stdout.readline(), 20)
+    assert waiting.stderr is not None
+    await asyncio.wait_for(waiting.stderr.readline(), 20)  # it has tried once, and says so
+    waiting.send_signal(signal.SIGTERM)
+    assert (await ended(waiting)).code == 0

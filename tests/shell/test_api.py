@@ -24,6 +24,7 @@ async def test_a_connection_closed_for_good_comes_back_with_its_api() -> None:
     supervisor = asyncio.create_task(bus.supervise())
     subjects = Subjects("net")
     owner = Owner(Kernel("net", 1), Ingress(subjects), Egress(subjects, bus.max_payload), bus)
+    task = asyncio.create_task(owner.run())
     api = Api(bus, [owner], subjects.prefix)
     await api.start()
     await bus.connection.close()
@@ -34,6 +35,8 @@ async def test_a_connection_closed_for_good_comes_back_with_its_api() -> None:
     assert said == {"network": "net", "epoch": 1, "total": 0, "rows": []}
     await raw.close()
     await api.stop()
+    owner.stop()
+    await task
     await bus.close()
     await supervisor
     await server.stop()

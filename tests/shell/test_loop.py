@@ -3,8 +3,10 @@
 import asyncio
 import json
 import logging
+import time
 
 import pytest
+import structlog
 
 from tests.shell.rig import EchoKernel, MemoryBus, message, owner, request, until
 from unknot_gateway.core.facts import EventSeen, InputRefused, Stopped, TimePassed
@@ -38,7 +40,7 @@ async def test_one_message_that_cannot_be_handled_leaves_the_next_alone() -> Non
 async def test_a_timer_rings_when_it_is_due_and_not_before() -> None:
     kernel = EchoKernel()
     async with owner(MemoryBus(), kernel) as at_work:
-        due_at = at_work.now() + 0.05
+        due_at = time.monotonic() + 0.05
         rung: list[float] = []
         kernel.on_time = rung.append
         kernel.wakeups = [due_at, due_at + 0.05]
@@ -52,10 +54,10 @@ async def test_a_timer_rings_when_it_is_due_and_not_before() -> None:
 async def test_an_earlier_deadline_moves_the_timer_forward() -> None:
     kernel = EchoKernel()
     async with owner(MemoryBus(), kernel) as at_work:
-        kernel.wakeups = [at_work.now() + 3600]
+        kernel.wakeups = [time.monotonic() + 3600]
         await at_work.take(request("a"))
         await until(lambda: len(kernel.facts) == 1)
-        kernel.wakeups.append(at_work.now() + 0.01)
+        kernel.wakeups.append(time.monotonic() + 0.01)
         await at_work.take(request("b"))
         await until(lambda: len(kernel.wakeups) == 1)
 
@@ -129,6 +131,7 @@ async def test_a_failure_is_logged_with_its_traceback(capsys: pytest.CaptureFixt
     finally:
         logging.root.handlers[:] = handlers
         logging.root.setLevel(level)
+        structlog.reset_defaults()
     record = json.loads(capsys.readouterr().err)
     assert record["level"] == "error"
     assert "ValueError: a bomb went off" in record["exception"]
@@ -141,3 +144,21 @@ async def test_bad_input_is_a_fact_like_any_other() -> None:
         await until(lambda: len(bus.published) == 1)
     assert isinstance(kernel.facts[0], InputRefused)
     assert json.loads(bus.published[0][1])["error"]["code"] == "unknown_verb"
+
+
+async def test_a_question_is_answered_when_all_before_it_has_been_handled() -> None:
+    bus, kernel = MemoryBus(), EchoKernel()
+    async with owner(bus, kernel) as at_work:
+        for number in range(limits.BATCH_MAX + 10):
+            await at_work.take(request(f"r{number}"))
+        assert await at_work.read(lambda now: len(kernel.facts)) == limits.BATCH_MAX + 10
+
+
+async def test_a_question_that_fails_says_so_and_leaves_the_owner_at_work() -> None:
+    bus = MemoryBus()
+    async with owner(bus, EchoKernel()) as at_work:
+        with pytest.raises(loop.Unanswered):
+            await at_work.read(lambda now: 1 / 0)
+        await at_work.take(request("a"))
+        await until(lambda: len(bus.published) == 1)
+    assert at_work.counters["failed"] == 1

@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from tests.shell.test_embedded import alive
 from tests.support import gateway as support
 from tests.support.gateway import Gateway
+from unknot_gateway.shell.embedded import EmbeddedServer
 from unknot_schemas import Subjects
 
 PATIENCE_S = 5.0
@@ -48,6 +49,16 @@ async def api(raw: Client, subjects: Subjects, endpoint: str, **question: Any) -
     """What the api says."""
     answer = await raw.request(subjects.api(endpoint), json.dumps(question).encode(), timeout=PATIENCE_S)
     return json.loads(answer.data) if answer.data else answer.headers
+
+
+async def api_when_there(raw: Client, subjects: Subjects, endpoint: str) -> Any:
+    """What the api says as soon as the gateway is back."""
+    async with asyncio.timeout(3 * PATIENCE_S):
+        while True:
+            try:
+                return await api(raw, subjects, endpoint)
+            except nats.errors.NoRespondersError:
+                await asyncio.sleep(0.05)
 
 
 def request_body(timeout_s: float = 30, **more: Any) -> bytes:
@@ -165,6 +176,67 @@ def test_every_log_line_is_json_with_level_event_and_time() -> None:
     assert len(lines) == len(gateway.logged) >= 3
     for record in gateway.logged:
         assert {"level", "event", "timestamp"} <= record.keys()
+
+
+async def test_a_stop_without_a_server_ends_with_success() -> None:
+    server = await EmbeddedServer.start()
+    gateway = await asyncio.to_thread(support.start, nats=server.url, networks=["one", "two", "three"])
+    os.kill(server.pid, signal.SIGKILL)
+    try:
+        assert await asyncio.to_thread(gateway.stop) == 0
+    finally:
+        await server.stop()
+
+
+def test_a_stop_while_no_server_is_found_yet_is_heard_at_once() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unknot_gateway", "serve", "--nats", "nats://127.0.0.1:1"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(support.paths()), "UNKNOT_CONNECT_S": "3600"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    with process.stderr:
+        assert "connection_errors" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+
+
+async def test_a_server_that_comes_back_finds_the_gateway_at_work_with_all_it_knew() -> None:
+    server = await EmbeddedServer.start()
+    port = int(server.url.rpartition(":")[2])
+    gateway = await asyncio.to_thread(support.start, nats=server.url)
+    try:
+        async with client(server.url) as raw:
+            await hello(raw, Subjects(), "elm")
+        await server.stop()
+        server = await EmbeddedServer.start(port)
+        async with client(server.url) as raw:
+            agents = await api_when_there(raw, Subjects(), "agents")
+        assert [row["agent"] for row in agents["rows"]] == ["elm"]
+        assert agents["epoch"] == gateway.epoch
+    finally:
+        assert await asyncio.to_thread(gateway.stop) == 0
+        await server.stop()
+
+
+async def test_a_log_that_nobody_reads_any_more_does_not_end_the_gateway() -> None:
+    read, write = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "unknot_gateway", "serve", "--json", "--port", "0", "--log-level", "debug"),
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(support.paths())},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=write,
+    )
+    os.close(write)
+    os.close(read)
+    assert process.stdout is not None
+    url = json.loads(await process.stdout.readline())["nats"]
+    async with client(url) as raw:
+        assert (await api(raw, Subjects(), "agents"))["total"] == 0
+    process.terminate()
+    await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    assert process.returncode == 0
 
 
 async def test_nothing_crosses_between_networks() -> None:

@@ -90,12 +90,24 @@ def _agent(name: str) -> "Agent":
 
 
 async def _serve(agents: "list[Agent]", url: str, network: str, patience_s: float, on_up: Any) -> None:
-    stop = asyncio.Event()
+    stop, up = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with contextlib.AsyncExitStack() as stack:
-        for agent in agents:
-            running = agent.running(url, network=network, timeout=patience_s, main_runs=False)
-            await stack.enter_async_context(running)
-        on_up()
-        await stop.wait()
+
+    async def serve() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for agent in agents:
+                running = agent.running(url, network=network, timeout=patience_s, main_runs=False)
+                await stack.enter_async_context(running)
+            up.set()
+            on_up()
+            await stop.wait()
+
+    serving, stopping = asyncio.create_task(serve()), asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not up.is_set():
+        serving.cancel()  # stopped before they were up; one that has failed stays failed
+    await asyncio.wait({serving})
+    if not serving.cancelled():
+        serving.result()

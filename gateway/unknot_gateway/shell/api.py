@@ -1,6 +1,8 @@
 """The api: queries as a NATS micro service. A thin reader of ``core.query``, without logic of its own."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, cast
 
@@ -15,7 +17,7 @@ from nats.micro.service import EndpointConfig, Service, ServiceConfig
 from unknot_gateway.core import query
 from unknot_gateway.core.kernel import Kernel
 from unknot_gateway.shell.bus import NatsBus
-from unknot_gateway.shell.limits import ROWS_DEFAULT, ROWS_MAX
+from unknot_gateway.shell.limits import DRAIN_S, ROWS_DEFAULT, ROWS_MAX
 from unknot_gateway.shell.loop import Owner
 from unknot_schemas.subjects import Subjects
 
@@ -53,11 +55,13 @@ class Api:
 
     async def stop(self) -> None:
         """Take the service back."""
-        if self._service is not None and not self._bus.connection.is_closed:
-            try:
+        if self._service is None or not self._bus.connection.is_connected:
+            return
+        try:
+            async with asyncio.timeout(DRAIN_S):
                 await self._service.stop()
-            except nats.errors.Error:
-                pass  # a connection that broke just now has taken it back already
+        except (nats.errors.Error, TimeoutError):
+            pass  # a connection that broke just now has taken it back already
 
     async def _offer(self, connection: Client) -> None:
         config = ServiceConfig(
@@ -84,27 +88,26 @@ class Api:
                 await request.respond_error("400", str(error))
                 return
             limit = max(0, min(asked.limit, ROWS_MAX))
-            await request.respond(_fitting(read, owner, limit, self._bus.max_payload))
+            await request.respond(await _fitting(read, owner, limit, self._bus.max_payload))
 
         return handle
 
 
-_Read = Callable[[Owner, int], Struct]
+_Read = Callable[[Owner, int, float], Struct]
 
 
-def _waits(owner: Owner, limit: int) -> Struct:
+def _waits(owner: Owner, limit: int, now: float) -> Struct:
     kernel = _kernel(owner)
-    rows = query.waits(kernel, owner.now(), limit)
-    return Rows(kernel.network, kernel.epoch, query.waits_total(kernel), rows)
+    return Rows(kernel.network, kernel.epoch, query.waits_total(kernel), query.waits(kernel, now, limit))
 
 
-def _agents(owner: Owner, limit: int) -> Struct:
+def _agents(owner: Owner, limit: int, now: float) -> Struct:
     kernel = _kernel(owner)
-    rows = query.agents(kernel, owner.now())
+    rows = query.agents(kernel, now)
     return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
 
 
-def _stats(owner: Owner, _limit: int) -> Struct:
+def _stats(owner: Owner, _limit: int, _now: float) -> Struct:
     stats = query.stats(_kernel(owner))
     shell = {f"shell.{name}": count for name, count in sorted(owner.all_counters.items())}
     return msgspec.structs.replace(stats, counters=stats.counters | shell)
@@ -117,10 +120,10 @@ def _kernel(owner: Owner) -> Kernel:
     return cast(Kernel, owner.kernel)
 
 
-def _fitting(read: _Read, owner: Owner, limit: int, max_payload: int) -> bytes:
+async def _fitting(read: _Read, owner: Owner, limit: int, max_payload: int) -> bytes:
     """The answer, with fewer rows where the server would not take it whole."""
     while True:
-        payload = msgspec.json.encode(read(owner, limit))
+        payload = msgspec.json.encode(await owner.read(partial(read, owner, limit)))
         if len(payload) <= max_payload or limit == 0:
             return payload
         limit //= 2

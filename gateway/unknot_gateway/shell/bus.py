@@ -16,7 +16,7 @@ from nats.aio.subscription import Subscription
 from unknot_gateway.shell.limits import (
     CONNECT_PATIENCE_S,
     DRAIN_S,
-    LOGGED_ERRORS_PER_S,
+    LOG_PAUSE_S,
     PENDING_BYTES_MAX,
     PENDING_MSGS_MAX,
     PING_INTERVAL_S,
@@ -26,6 +26,9 @@ from unknot_gateway.shell.limits import (
 )
 
 log = structlog.get_logger()
+
+_FAILURES = (nats.errors.Error, OSError, TimeoutError, RuntimeError)
+"""How nats-py fails; RuntimeError is uvloop's word for a socket that is closed."""
 
 Take = Callable[[Msg], Awaitable[None]]
 """What a subscription calls with each message, in their order."""
@@ -83,8 +86,7 @@ class NatsBus:
         self._subscriptions: list[Subscription] = []
         self._closed = asyncio.Event()
         self._stopping = False
-        self._logged_in = 0
-        self._logged = 0
+        self._quiet_until: dict[str, float] = {}
 
     @property
     def max_payload(self) -> int:
@@ -96,7 +98,7 @@ class NatsBus:
         try:
             async with asyncio.timeout(patience_s):
                 await self._connect()
-        except (OSError, nats.errors.Error, TimeoutError) as error:
+        except _FAILURES as error:
             why = str(error) or type(error).__name__
             raise NotReachable(f"no NATS server at {self.url} within {patience_s:g} s: {why}") from error
 
@@ -111,7 +113,7 @@ class NatsBus:
         for message in messages:
             try:
                 await publish(message.subject, message.payload, message.reply)
-            except (nats.errors.Error, OSError, TimeoutError) as error:
+            except _FAILURES as error:
                 self._count("unsent", error)
 
     async def barrier(self) -> None:
@@ -132,12 +134,13 @@ class NatsBus:
             await self._rebuild()
 
     async def stop_intake(self) -> None:
-        """Take nothing new; what has already come is still handed over."""
-        for subscription in self._subscriptions:
-            try:
-                await asyncio.wait_for(subscription.drain(), DRAIN_S)  # type: ignore[no-untyped-call]
-            except (nats.errors.Error, OSError, TimeoutError) as error:
-                self._count("drains_failed", error)
+        """Take nothing new; what has already come is still handed over, if the server answers within DRAIN_S."""
+        drains = [subscription.drain() for subscription in self._subscriptions]  # type: ignore[no-untyped-call]
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await asyncio.gather(*drains)
+        except _FAILURES as error:
+            self._count("drains_failed", error)
 
     async def close(self) -> None:
         """Send what is on its way, then close for good."""
@@ -146,7 +149,7 @@ class NatsBus:
             async with asyncio.timeout(DRAIN_S):
                 await self.barrier()
                 await self.connection.close()
-        except (nats.errors.Error, OSError, TimeoutError) as error:
+        except _FAILURES as error:
             self._count("closes_failed", error)
         self._closed.set()
 
@@ -189,7 +192,7 @@ class NatsBus:
                         await self._subscribe(subject, take)
                     if self.on_rebuilt is not None:
                         await self.on_rebuilt(self.connection)
-            except (nats.errors.Error, OSError, TimeoutError) as error:
+            except _FAILURES as error:
                 self._count("rebuilds_failed", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, REBUILD_PAUSE_MAX_S)
@@ -217,11 +220,10 @@ class NatsBus:
         self._closed.set()
 
     def _count(self, what: str, error: Exception) -> None:
-        """Count always, log a few each second."""
+        """Count always; log the first, and one each LOG_PAUSE_S while it lasts."""
         self.counters[what] += 1
-        second = int(time.monotonic())
-        if second != self._logged_in:
-            self._logged_in, self._logged = second, 0
-        self._logged += 1
-        if self._logged <= LOGGED_ERRORS_PER_S:
-            log.warning("NATS", what=what, error=str(error) or type(error).__name__)
+        now = time.monotonic()
+        if now >= self._quiet_until.get(what, 0.0):
+            self._quiet_until[what] = now + LOG_PAUSE_S
+            said = str(error) or type(error).__name__
+            log.warning("NATS", what=what, error=said, times=self.counters[what])

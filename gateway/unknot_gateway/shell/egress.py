@@ -45,47 +45,49 @@ class Egress:
         self._wall_clock = wall_clock
         self._addresses: dict[tuple[str, str], _Addresses] = {}
         self._millisecond = -1
-        self._time = ""
         self._field = b""
 
     def message(self, effect: AnyEffect) -> Message | None:
         """The message that *effect* orders; None if the server would not take it (counted)."""
-        message = self._message(effect)
-        if len(message.subject) + len(message.reply) > limits.SUBJECT_BYTES_MAX:
-            self.counters["subjects_too_long"] += 1
-            return None
-        if len(message.payload) > self.max_payload:
-            self.counters["payloads_too_large"] += 1
-            return None
-        return message
-
-    def _message(self, effect: AnyEffect) -> Message:
-        subjects = self._subjects
+        reply = ""
         match effect:
             case Deliver():
                 event = effect.event
                 session = self._to(effect.agent, effect.session)
-                reply = session.reply + event.id if effect.answerable else ""
-                return Message(session.event + event.type, self._stamped(event), reply)
+                subject, payload = session.event + event.type, self._stamped(event)
+                if effect.answerable:
+                    reply = session.reply + event.id
             case SendOutcome():
-                outcome = effect.outcome
-                to = effect.reply_to or self._to(effect.agent, effect.session).outcome
-                return Message(to, _encode(outcome) if outcome.event is None else self._answered(outcome))
+                subject = effect.reply_to or self._to(effect.agent, effect.session).outcome
+                payload = self._answered(effect.outcome)
             case Answer():
-                return Message(effect.reply_to, _encode(effect.body))
+                subject, payload = effect.reply_to, _encode(effect.body)
             case SendControl():
-                return Message(
-                    subjects.control(effect.agent, effect.session, effect.type), _encode(effect.body)
-                )
+                subject = self._subjects.control(effect.agent, effect.session, effect.type)
+                payload = _encode(effect.body)
             case Broadcast():
-                event = effect.event
-                channel = effect.channel
-                to = subjects.topic(event.type) if channel is None else subjects.channel(channel, event.type)
-                return Message(to, self._stamped(event))
+                subject, payload = (
+                    self._shared(effect.channel, effect.event.type),
+                    self._stamped(effect.event),
+                )
             case SendNotice():
-                return Message(subjects.notice(effect.type), _encode(effect.body))
+                subject, payload = self._subjects.notice(effect.type), _encode(effect.body)
             case _:
                 assert_never(effect)
+        if len(subject) + len(reply) > limits.SUBJECT_BYTES_MAX:
+            self.counters["subjects_too_long"] += 1
+            return None
+        if len(payload) > self.max_payload:
+            self.counters["payloads_too_large"] += 1
+            return None
+        return Message(subject, payload, reply)
+
+    def _shared(self, channel: str | None, event_type: str) -> str:
+        return (
+            self._subjects.topic(event_type)
+            if channel is None
+            else self._subjects.channel(channel, event_type)
+        )
 
     def _to(self, agent: str, session: str) -> _Addresses:
         known = self._addresses.get((agent, session))
@@ -104,25 +106,25 @@ class Egress:
     def _stamped(self, event: bodies.Delivered) -> bytes:
         """The event with ``time``, put before its closing brace: it is never empty, and copying it costs more."""
         encoded = _encode(event)
-        return encoded if event.time is not None else encoded[:-1] + self._time_field() + b"}"
+        return encoded if event.time is not None else encoded[:-1] + self._time() + b"}"
 
     def _answered(self, outcome: bodies.Outcome) -> bytes:
-        """The outcome with the time in its event; without an error the event is its last field."""
-        encoded = _encode(outcome)
-        if outcome.event is None or outcome.event.time is not None:
-            return encoded
+        """The outcome, its event with the time; without an error the event is its last field."""
+        event = outcome.event
+        if event is None or event.time is not None:
+            return _encode(outcome)
         if outcome.error is None:
-            return encoded[:-2] + self._time_field() + b"}}"
-        self._time_field()
-        event = msgspec.structs.replace(outcome.event, time=self._time)
-        return _encode(msgspec.structs.replace(outcome, event=event))
+            return _encode(outcome)[:-2] + self._time() + b"}}"
+        said = self._time().decode().split('"')[3]
+        stamped = msgspec.structs.replace(event, time=said)
+        return _encode(msgspec.structs.replace(outcome, event=stamped))
 
-    def _time_field(self) -> bytes:
+    def _time(self) -> bytes:
         """``,"time":"…"``: RFC 3339, UTC, milliseconds; written anew for each millisecond."""
         now = round(self._wall_clock() * 1000)
         if now != self._millisecond:
             self._millisecond = now
             second, millisecond = divmod(now, 1000)
-            self._time = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{millisecond:03d}Z"
-            self._field = b',"time":"%b"' % self._time.encode()
+            day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._field = f',"time":"{day}.{millisecond:03d}Z"'.encode()
         return self._field

@@ -14,8 +14,8 @@ AFTER_FAILURE_S: Final = 1.0
 """A timer that fails is tried again after this."""
 SUBJECT_CACHE_MAX: Final = 8_192
 """Parsed subjects kept for each network; full: forgotten as a whole, then filled again."""
-LOGGED_ERRORS_PER_S: Final = 5
-"""Connection errors logged each second; the rest is only counted."""
+LOG_PAUSE_S: Final = 5.0
+"""Between two log lines about the same kind of connection error; all are counted."""
 ADDRESSES_MAX: Final = 8_192
 """Sessions whose subjects are kept written; full: forgotten as a whole, then filled again."""
 
@@ -28,6 +28,8 @@ CONNECT_PATIENCE_S: Final = 10.0
 REBUILD_PAUSE_MAX_S: Final = 2.0
 DRAIN_S: Final = 5.0
 """How long a stop waits for what is on its way."""
+GC_NEW_OBJECTS: Final = 20_000
+"""Between two looks of the cyclic collector at the youngest; the default of 700 looks at every request in flight."""
 
 SERVER_START_S: Final = 10.0
 SERVER_STOP_S: Final = 5.0

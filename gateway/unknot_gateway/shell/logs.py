@@ -1,11 +1,25 @@
 """Logs: one JSON object a line, on stderr."""
 
+import contextlib
 import logging
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 import structlog
+
+
+class _Stderr(TextIO if TYPE_CHECKING else object):  # type: ignore[misc]
+    """stderr, whose reader may be gone: a log that nobody reads must not end the gateway."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return sys.stderr.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def set_up(level: str) -> None:
@@ -19,9 +33,9 @@ def set_up(level: str) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(_json)],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Stderr()),
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_Stderr())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
+from msgspec import Struct
 from nats.aio.msg import Msg
 
 from unknot_gateway.core.effects import AnyEffect
@@ -17,6 +18,8 @@ from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import AFTER_FAILURE_S, BATCH_MAX, INBOX_MAX
 
 log = structlog.get_logger()
+
+_Answer = TypeVar("_Answer")
 
 _TIME_PASSED = TimePassed()
 _STOPPED = Stopped()
@@ -36,6 +39,25 @@ class Core(Protocol):
         ...
 
 
+class Unanswered(Exception):
+    """A question to the owner failed; the gateway's log says why."""
+
+
+class _Question(Struct, gc=False):
+    """Waits in the inbox with the messages, so that its answer knows all that came before it."""
+
+    ask: Callable[[float], Any]
+    answer: asyncio.Future[Any]
+
+    def put(self, now: float) -> None:
+        try:
+            if not self.answer.done():
+                self.answer.set_result(self.ask(now))
+        finally:
+            if not self.answer.done():
+                self.answer.set_exception(Unanswered("failed; the gateway's log says why"))
+
+
 class Owner:
     """Owns one kernel: nobody else calls it. ``take`` is what a subscription calls; ``run`` is the task."""
 
@@ -53,7 +75,7 @@ class Owner:
         self._egress = egress
         self._bus = bus
         self._clock = clock
-        self._inbox: deque[Msg] = deque()
+        self._inbox: deque[Msg | _Question] = deque()
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -67,9 +89,12 @@ class Owner:
         """What the shell around this kernel counted."""
         return self.counters + self._ingress.counters + self._egress.counters
 
-    def now(self) -> float:
-        """The instant that the kernel would be told now."""
-        return self._clock()
+    async def read(self, ask: Callable[[float], _Answer]) -> _Answer:
+        """What *ask* (given the instant) reads of the kernel when all that came before has been handled."""
+        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._inbox.append(_Question(ask, answer))
+        self._wake.set()
+        return await answer
 
     async def take(self, message: Msg) -> None:
         """Hand a message over; waits while the inbox is full, which holds up its subscription only."""
@@ -120,6 +145,9 @@ class Owner:
         read, handle, clock = self._ingress.fact, self.kernel.handle, self._clock
         for _ in range(min(len(inbox), BATCH_MAX)):
             message = inbox.popleft()
+            if isinstance(message, _Question):
+                message.put(clock())
+                continue
             fact = read(message.subject, message.reply, message.data, message.headers)
             self._put_out(handle(fact, clock()), outbox)
 

@@ -1,6 +1,7 @@
 """A whole gateway: server, bus, one owner for each network, the api; started, watched and drained."""
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -16,7 +17,7 @@ from unknot_gateway.shell.captures import warn_of_captures
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.embedded import EmbeddedServer, ServerFailed
 from unknot_gateway.shell.ingress import Ingress
-from unknot_gateway.shell.limits import DRAIN_S
+from unknot_gateway.shell.limits import DRAIN_S, GC_NEW_OBJECTS
 from unknot_gateway.shell.loop import Owner
 from unknot_gateway.shell.settings import Settings
 from unknot_schemas.subjects import Subjects
@@ -56,7 +57,8 @@ async def _serve(
 ) -> None:
     url = server.url if server is not None else str(settings.nats)
     bus = NatsBus(url)
-    await bus.open(settings.connect_s)
+    if not await _opened(bus, settings.connect_s, stop):
+        return
     epoch = int(time.time() * 1000)
     owners = [_owner(settings, network, epoch, bus) for network in settings.networks]
     running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]
@@ -68,6 +70,7 @@ async def _serve(
         await api.start()
         await bus.barrier()
         await warn_of_captures(bus.connection, settings)
+        _spare_the_collector()
         on_ready(_ready(settings, url, epoch, server))
         log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=settings.any_inbox)
         await _until_stopped(stop, tasks, server)
@@ -77,6 +80,27 @@ async def _serve(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await bus.close()
+
+
+async def _opened(bus: NatsBus, patience_s: float, stop: asyncio.Event) -> bool:
+    """Connect; False when asked to stop before that."""
+    opening = asyncio.create_task(bus.open(patience_s))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if opening.done():
+            opening.result()
+        return opening.done()
+    finally:
+        stopping.cancel()
+        opening.cancel()
+
+
+def _spare_the_collector() -> None:
+    """Most of what lives is tables that grow and shrink by themselves: look for cycles seldom, never in the modules."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_NEW_OBJECTS)
 
 
 def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus) -> Owner:
