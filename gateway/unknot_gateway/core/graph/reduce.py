@@ -110,14 +110,14 @@ class Reduction:
 
     def step(self) -> bool:
         """One piece of work; True when none is left."""
-        if self.todo:
+        if self._ready:
+            self._go(self._ready.pop())
+        elif self.todo:
             self.add(self.todo.pop())
         elif self._unsealed:
             self._seal(self._unsealed.pop())
         elif self._moved:
             self._serve(self._moved.pop())
-        elif self._ready:
-            self._go(self._ready.pop())
         return not (self.todo or self._unsealed or self._moved or self._ready)
 
     def standing_still(self) -> set[int]:
