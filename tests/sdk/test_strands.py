@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import unknot
+import unknot.sync
 from tests.sdk.fake import Fake, Seen
 from unknot import Agent, Context
 
@@ -293,3 +295,37 @@ async def _answered(fake: Fake, request: "asyncio.Task[Seen]") -> Seen:
     seen = await request
     await fake.answer(seen)
     return seen
+
+
+async def test_other_threads_of_a_plain_handler_are_detached(fake: Fake) -> None:
+    elm = Agent("elm", blocking_waits="allow")
+
+    @elm.on("say")
+    def say(data: object, ctx: unknot.ThreadContext) -> list[Any]:
+        with ThreadPoolExecutor(2) as pool:
+            branches = [pool.submit(ctx.send_and_wait, "oak", "say", n) for n in range(2)]
+            return [branch.result() for branch in branches] + [ctx.send_and_wait("oak", "own")]
+
+    async with elm.running():
+        await fake.deliver("elm", "say", id="e1")
+        for _ in range(2):
+            request = await fake.next("request")
+            assert who(request) == ("e1", False, True)
+            await fake.answer(request, request.body["data"])
+        own = await fake.next("request")
+        assert who(own) == ("e1", True, False)
+        await fake.answer(own, "own")
+        assert (await fake.next("reply")).body["data"] == [0, 1, "own"]
+
+
+async def test_a_synchronous_main_is_the_thread_that_connected(fake: Fake) -> None:
+    def script() -> list[Any]:
+        with unknot.sync.connect("birch") as me, ThreadPoolExecutor(1) as pool:
+            return [pool.submit(me.send_and_wait, "elm", "say").result(), me.send_and_wait("elm", "say")]
+
+    running = asyncio.create_task(asyncio.to_thread(script))
+    for own in (False, True):
+        request = await fake.next("request")
+        assert who(request) == ("main", own, not own)
+        await fake.answer(request, own)
+    assert await running == [False, True]

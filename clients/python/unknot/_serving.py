@@ -102,8 +102,10 @@ class HandlerServer:
         if handler.is_async:
             called = handler.function(data, context) if handler.takes_context else handler.function(data)
             return await called
-        arguments = (data, ThreadContext(context)) if handler.takes_context else (data,)
-        call = partial(handler.function, *arguments)
+        if handler.takes_context:
+            call = partial(ThreadContext(context).called, handler.function, data)
+        else:
+            call = partial(handler.function, data)
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
 
     async def _drain_broadcasts(self) -> None:

@@ -105,18 +105,17 @@ def current(execution: Execution) -> Strand:
     if task is None:
         raise UnknotError("unknot is used from tasks of an event loop; unknot.sync is for code without one")
     strand = _current.get()
-    if strand is not None and strand.execution is execution:
-        if strand.task is task:
-            return strand
-    elif execution.is_main and (execution.own.task is None or execution.own.task.done()):
+    inside = strand is not None and strand.execution is execution
+    if strand is not None and inside and strand.task is task:
+        return strand
+    known = execution.of_task(task)
+    if known is not None:
+        return known
+    if not inside and execution.is_main and (execution.own.task is None or execution.own.task.done()):
         execution.own.task = task  # who opened the connection is gone (a fixture): main is who uses it now
         return execution.own
-    else:
-        known = execution.of_task(task)
-        if known is not None:
-            return known
     child = execution.add(task, detached=True)
-    if strand is None or strand.execution is execution:
+    if strand is None or inside:
         _current.set(child)
     return child
 

@@ -1,7 +1,8 @@
 """The context for handlers that are plain functions: the same words, blocking, from their worker thread."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, overload
 
 from unknot._asking import Answer, Request
@@ -20,6 +21,12 @@ class ThreadContext:
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._strand = context._strand()
+        self._thread: int | None = None
+
+    def called(self, function: Callable[..., T], data: Any) -> T:
+        """Call the handler, in the thread that is its own from now on."""
+        self._thread = threading.get_ident()
+        return function(data, self)
 
     @property
     def event(self) -> Event:
@@ -95,8 +102,10 @@ class ThreadContext:
         self._context.defer(by=by)
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run *call* on the loop as the handler's own strand, which waits for this thread."""
-        future = asyncio.run_coroutine_threadsafe(acting_for(self._strand, call), self._loop)
+        """Run *call* on the loop: for the handler's own thread as its own strand, for others as detached ones."""
+        if threading.get_ident() == self._thread:
+            call = acting_for(self._strand, call)
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()
         except BaseException:

@@ -18,7 +18,7 @@ from unknot._asking import Answer, Request
 from unknot._connection import Connection
 from unknot._event import Event
 from unknot._sends import Asked
-from unknot._strands import Strand, acting_for
+from unknot._strands import acting_for
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class SyncConnection:
     def __init__(self, me: Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._me = me
         self._loop = loop
-        self._threads: dict[int, Strand] = {threading.get_ident(): me._execution.own}
+        self._main_thread = threading.get_ident()
 
     @property
     def agent(self) -> str:
@@ -110,10 +110,12 @@ class SyncConnection:
             raise
 
     async def _as_strand(self, thread: int, call: Coroutine[Any, Any, T]) -> T:
-        strand = self._threads.get(thread)
-        if strand is None:
-            return await call  # a task of its own: detached
-        return await acting_for(strand, call)
+        if thread == self._main_thread:
+            return await acting_for(self._me._execution.own, call)
+        task = asyncio.current_task()
+        assert task is not None
+        self._me._execution.add(task, detached=True)
+        return await call
 
 
 async def _next(events: Any) -> Event:
