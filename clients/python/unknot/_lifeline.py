@@ -45,6 +45,7 @@ class Lifeline:
         """Called with every heartbeat."""
         self._again: asyncio.TimerHandle | None = None
         self._resuming = False
+        self._greeted = False
         self._watched = False
         self._loop = asyncio.get_running_loop()
 
@@ -57,6 +58,7 @@ class Lifeline:
         self._watched = True
         session.transport.on_up = self._reconnected
         await self._begin(timeout)
+        self._greeted = True
         session.tasks.start(self._heartbeats(), "heartbeat")
 
     async def close(self) -> None:
@@ -64,7 +66,8 @@ class Lifeline:
         session = self._session
         if session.ended is None:
             session.end("the connection was closed")
-            await self._call("bye", bodies.Bye(session.token), BYE_S)
+            if self._greeted and session.transport.is_up:
+                await self._call("bye", bodies.Bye(session.token), BYE_S)
         await session.tasks.close()
         await session.transport.close()
         if self._watched:

@@ -138,6 +138,11 @@ class Transport:
             self.forget(inbox)
 
     @property
+    def is_up(self) -> bool:
+        """Whether there is a connection now."""
+        return self._connected.is_set()
+
+    @property
     def waiting_calls(self) -> int:
         """Answers that are still awaited."""
         return len(self._calls)

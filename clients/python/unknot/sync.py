@@ -94,8 +94,12 @@ class SyncConnection:
     def events(self) -> Iterator[Event]:
         """As Connection.events: this thread is one serial main."""
         events = self._me.events()
-        while True:
-            yield self._run(_next(events))
+        try:
+            while True:
+                yield self._run(_next(events))
+        finally:
+            if self._loop.is_running():
+                self._run(events.aclose())
 
     def reply(self, data: Any = None, *, to: Event | str | None = None, error: str | None = None) -> None:
         """As Context.reply."""
