@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.rig import RawAgent, agent, break_down, echo, ended, say_nothing, start, unknot
+from tests.support import gateway as support
 from tests.support.gateway import Gateway
 
 
@@ -65,6 +66,19 @@ async def test_a_wait_in_a_deadlock_is_code_3(gateway: Gateway) -> None:
         asked = await unknot("request", "elm", "work.do", "--timeout", "20", gateway=gateway)
     assert (asked.code, asked.out) == (3, "")
     assert "deadlock: cli -> elm -> cli" in asked.err
+
+
+async def test_a_stream_that_acknowledges_everything_is_no_answer() -> None:
+    with support.running() as gateway:
+        async with agent(gateway, "elm", echo) as elm:
+            await elm.raw.jetstream().add_stream(name="GREEDY", subjects=["unknot.>"])
+            for verb in (
+                ["request", "elm", "work"],
+                ["send", "elm", "work"],
+                ["agents", "list"],
+                ["waits", "list"],
+            ):
+                assert (await unknot(*verb, gateway=gateway)).code == 0, verb
 
 
 async def test_ctrl_c_withdraws_the_request(gateway: Gateway) -> None:

@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from tests.shell.test_embedded import alive
 from tests.support import gateway as support
 from tests.support.gateway import Gateway
+from unknot_gateway.shell import serving
 from unknot_gateway.shell.embedded import EmbeddedServer
 from unknot_schemas import Subjects
 
@@ -161,6 +162,42 @@ def test_settings_that_cannot_be_used_are_code_2(arguments: list[str]) -> None:
     ended = serve(*arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "Error" in ended.stderr
+
+
+async def test_a_network_has_one_gateway() -> None:
+    with support.running(networks=["one"]) as first:
+        second = await asyncio.to_thread(serve, "--nats", first.nats, "--network", "two", "--network", "one")
+        assert second.returncode == 1
+        assert "another gateway serves network one" in second.stderr
+        with support.running(nats=first.nats, networks=["two"]):
+            pass
+
+
+async def test_outside_development_a_foreign_inbox_is_never_answered() -> None:
+    with support.running(environment={"UNKNOT_ANY_INBOX": "false"}) as gateway:
+        subjects = Subjects()
+        async with client(gateway.nats) as raw:
+            with pytest.raises(nats.errors.TimeoutError):
+                await raw.request(subjects.verb("elm", "hello"), b'{"session":"s1"}', timeout=0.3)
+            own = await raw.subscribe("_INBOX.elm.1")
+            await raw.publish(subjects.verb("elm", "hello"), b'{"session":"s2"}', reply="_INBOX.elm.1")
+            assert json.loads((await own.next_msg(PATIENCE_S)).data)["ok"]
+            stats = await api(raw, subjects, "stats")
+    assert stats["counters"]["shell.reply_subjects_refused"] == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("nats://127.0.0.1:4222", True),
+        ("localhost", True),
+        ("nats://user:secret@[::1]:4222", True),
+        ("nats://10.0.0.7:4222", False),
+        ("nats://127.0.0.1:4222,nats://nats-2:4222", False),
+    ],
+)
+def test_development_mode_is_for_the_loopback_only(url: str, loopback: bool) -> None:
+    assert serving._is_loopback(url) is loopback
 
 
 def test_a_ready_file_is_written_whole(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ import click
 
 from unknot_gateway.cli import exits, options
 
+_KEYS: Final = ("outcome", "ok")
+"""Of an Outcome, and of a Receipt."""
+_RECEIPT_S: Final = 5.0
 _UNREACHABLE: Final = frozenset({"unreachable"})
 
 
@@ -149,15 +152,17 @@ def send(target: str, event_type: str, data: bytes, url: str, network: str, as_j
 
 
 async def _ask(url: str, network: str, target: str, event_type: str, asked: Any) -> bytes:
-    from unknot_gateway.cli import talk
-    from unknot_schemas import Subjects, limits
+    import msgspec
 
-    subjects = Subjects(network)
+    from unknot_gateway.cli import talk
+    from unknot_schemas import limits
+
+    subjects = talk.subjects_of(network)
     patience_s = asked.timeout_s + asked.wait_for_target_s + 2 * limits.CLIENT_GRACE_S
     async with talk.connected(url) as client:
         subject = subjects.event(talk.AGENT, "request", target, event_type)
         try:
-            return await _answer(client, subjects, subject, asked, patience_s)
+            return await talk.ask(client, subjects, subject, msgspec.json.encode(asked), patience_s, *_KEYS)
         except asyncio.CancelledError:  # Ctrl-C: nobody wants the answer any more
             await client.publish(
                 subjects.verb(talk.AGENT, "request.cancel"), b'{"id":"%b"}' % asked.id.encode()
@@ -166,34 +171,14 @@ async def _ask(url: str, network: str, target: str, event_type: str, asked: Any)
 
 
 async def _send(url: str, network: str, target: str, event_type: str, event: Any) -> bytes:
-    from unknot_gateway.cli import talk
-    from unknot_schemas import Subjects
-
-    subjects = Subjects(network)
-    async with talk.connected(url) as client:
-        subject = subjects.event(talk.AGENT, "send", target, event_type)
-        return await _answer(client, subjects, subject, event, 5.0)
-
-
-async def _answer(client: Any, subjects: Any, subject: str, envelope: Any, patience_s: float) -> bytes:
-    """The first answer that is one: a stream that captures the prefix acknowledges, too."""
     import msgspec
 
     from unknot_gateway.cli import talk
 
-    inbox = await client.subscribe(client.new_inbox())
-    await client.publish(subject, msgspec.json.encode(envelope), reply=inbox.subject)
-    try:
-        async with asyncio.timeout(patience_s):
-            while True:
-                message = await inbox.next_msg(timeout=patience_s)
-                if message.headers and message.headers.get("Status") == "503":
-                    raise talk.nobody_serves(subjects)
-                answer = msgspec.json.decode(message.data)
-                if "outcome" in answer or "ok" in answer:
-                    return bytes(message.data)
-    except TimeoutError as error:
-        raise exits.NobodyThere(f"the gateway of network {subjects.network} did not answer") from error
+    subjects = talk.subjects_of(network)
+    async with talk.connected(url) as client:
+        subject = subjects.event(talk.AGENT, "send", target, event_type)
+        return await talk.ask(client, subjects, subject, msgspec.json.encode(event), _RECEIPT_S, *_KEYS)
 
 
 def _code_of(outcome: str) -> int:

@@ -76,11 +76,10 @@ def _asked(url: str, network: str, endpoint: str, limit: int) -> tuple[dict[str,
     import msgspec
 
     from unknot_gateway.cli import talk
-    from unknot_schemas import Subjects
 
     async def ask() -> bytes:
         async with talk.connected(url) as client:
-            return await talk.ask_api(client, Subjects(network), endpoint, b'{"limit":%d}' % limit)
+            return await talk.ask_api(client, talk.subjects_of(network), endpoint, b'{"limit":%d}' % limit)
 
     payload = talk.run(ask())
     return msgspec.json.decode(payload), payload

@@ -42,12 +42,12 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: An
     file, file before default. The file has the same names, and [network.NAME] for what differs there.
 
     \b
-    Exit codes: 0 stopped, 1 failed, 2 wrong usage or settings, 4 no NATS server at --nats.
+    Exit codes: 0 stopped, 1 failed or served by another, 2 wrong usage or settings, 4 no NATS server at --nats.
     """
     from unknot_gateway.shell import logs, settings
     from unknot_gateway.shell.bus import NotReachable
     from unknot_gateway.shell.embedded import ServerFailed
-    from unknot_gateway.shell.serving import Ready
+    from unknot_gateway.shell.serving import AlreadyServed, Ready
     from unknot_gateway.shell.serving import serve as serve_gateway
 
     flags["networks"] = list(flags["networks"]) or None
@@ -69,7 +69,7 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: An
             runner.run(serve_gateway(wanted, on_ready))
     except NotReachable as error:
         raise exits.NobodyThere(str(error)) from error
-    except ServerFailed as error:
+    except (ServerFailed, AlreadyServed) as error:
         raise exits.Failure(str(error)) from error
 
 

@@ -2,20 +2,28 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, TypeVar
 
+import msgspec
 import nats
 import nats.errors
 from nats.aio.client import Client
 
 from unknot_gateway.cli import exits
 from unknot_schemas import Subjects
+from unknot_schemas.subjects import DEFAULT_PREFIX
 
 AGENT: Final = "cli"
 _CONNECT_S: Final = 3
 _ANSWER_S: Final = 5.0
 _T = TypeVar("_T")
+
+
+def subjects_of(network: str) -> Subjects:
+    """Subjects of *network*, under the prefix that UNKNOT_PREFIX names."""
+    return Subjects(network, os.environ.get("UNKNOT_PREFIX") or DEFAULT_PREFIX)
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
@@ -50,15 +58,32 @@ async def connected(url: str, *, again: bool = False) -> AsyncIterator[Client]:
 
 async def ask_api(client: Client, subjects: Subjects, endpoint: str, question: bytes) -> bytes:
     """The answer of the gateway's api. Raises NobodyThere, or Failure with what the gateway said."""
+    return await ask(client, subjects, subjects.api(endpoint), question, _ANSWER_S, "network")
+
+
+async def ask(
+    client: Client, subjects: Subjects, subject: str, payload: bytes, patience_s: float, *keys: str
+) -> bytes:
+    """The first answer that has one of *keys*: a stream that captures the prefix acknowledges, too.
+
+    Raises NobodyThere, or Failure with what the gateway said.
+    """
+    inbox = await client.subscribe(client.new_inbox())
+    await client.publish(subject, payload, reply=inbox.subject)
     try:
-        answer = await client.request(subjects.api(endpoint), question, timeout=_ANSWER_S)
-    except nats.errors.NoRespondersError as error:
-        raise nobody_serves(subjects) from error
-    except nats.errors.TimeoutError as error:
+        async with asyncio.timeout(patience_s):
+            while True:
+                message = await inbox.next_msg(timeout=patience_s)
+                headers = message.headers or {}
+                if headers.get("Status") == "503":
+                    raise nobody_serves(subjects)
+                if "Nats-Service-Error" in headers:
+                    raise exits.Failure(headers["Nats-Service-Error"])
+                answer = msgspec.json.decode(message.data)
+                if any(key in answer for key in keys):
+                    return message.data
+    except TimeoutError as error:
         raise exits.NobodyThere(f"the gateway of network {subjects.network} did not answer") from error
-    if answer.headers and "Nats-Service-Error" in answer.headers:
-        raise exits.Failure(answer.headers["Nats-Service-Error"])
-    return answer.data
 
 
 def nobody_serves(subjects: Subjects) -> exits.NobodyThere:

@@ -33,9 +33,8 @@ def watch(once: bool, everything: bool, url: str, network: str, as_json: bool) -
 async def _watch(url: str, network: str, once: bool, everything: bool, as_json: bool) -> bool:
     """Whether it ended because of a deadlock."""
     from unknot_gateway.cli import talk
-    from unknot_schemas import Subjects
 
-    subjects = Subjects(network)
+    subjects = talk.subjects_of(network)
     ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _end, ended, False)

@@ -1,6 +1,7 @@
 """The api: queries as a NATS micro service. A thin reader of ``core.query``, without logic of its own."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from nats.micro.service import EndpointConfig, Service, ServiceConfig
 from unknot_gateway.core import query
 from unknot_gateway.core.kernel import Kernel
 from unknot_gateway.shell.bus import NatsBus
-from unknot_gateway.shell.limits import DRAIN_S, ROWS_DEFAULT, ROWS_MAX
+from unknot_gateway.shell.limits import ANOTHER_S, DRAIN_S, ROWS_DEFAULT, ROWS_MAX
 from unknot_gateway.shell.loop import Owner
 from unknot_schemas.subjects import Subjects
 
@@ -37,6 +38,32 @@ class Rows(Struct, frozen=True):
     epoch: int
     total: int
     rows: list[Any]
+
+
+class _Endpoint(Struct):
+    subject: str
+
+
+class _Info(Struct):
+    """What matters here of a micro service's answer to INFO."""
+
+    endpoints: list[_Endpoint] = []
+
+
+async def served_networks(connection: Client, prefix: str) -> set[str]:
+    """Networks that gateways on this server offer an api for; asks all of them, for ANOTHER_S at most."""
+    inbox = await connection.subscribe(connection.new_inbox())
+    await connection.publish(f"$SRV.INFO.{_SERVICE}", reply=inbox.subject)
+    subjects: set[str] = set()
+    try:
+        async with asyncio.timeout(ANOTHER_S):
+            while (message := await inbox.next_msg(timeout=ANOTHER_S)).data:  # empty: nobody is there
+                subjects |= {one.subject for one in msgspec.json.decode(message.data, type=_Info).endpoints}
+    except (TimeoutError, nats.errors.Error):
+        pass  # all that answer in time have answered
+    await inbox.unsubscribe()
+    wanted = re.compile(re.escape(prefix) + r"\.([^.]+)\.api\.")
+    return {match[1] for subject in subjects if (match := wanted.match(subject))}
 
 
 class Api:

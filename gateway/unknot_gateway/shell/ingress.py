@@ -23,7 +23,6 @@ from unknot_schemas.subjects import EVENT_VERBS, BadSubject, Inbound, Subjects
 Headers = dict[str, str] | None
 
 _INBOX: Final = "_INBOX."
-_CANCEL: Final = "request.cancel"
 
 
 class Ingress:
@@ -69,9 +68,7 @@ class Ingress:
             return BadSubject("", "bad_id", f"a subject has at most {limits.SUBJECT_BYTES_MAX} bytes")
         parsed = self._subjects.parse(subject)
         if isinstance(parsed, BadSubject):
-            if not self._is_cancel(subject, parsed.agent):
-                return parsed
-            parsed = Inbound(AgentId(parsed.agent), _CANCEL)
+            return parsed
         if len(self._parsed) + len(self._repliers) >= SUBJECT_CACHE_MAX:
             self._parsed.clear()
             self._repliers.clear()
@@ -80,11 +77,6 @@ class Ingress:
         else:
             self._parsed[subject] = parsed
         return parsed
-
-    def _is_cancel(self, subject: str, agent: str) -> bool:
-        """``request.cancel`` begins like a request, but has no target and no type."""
-        words = self._subjects.root.count(".") + 4
-        return subject.endswith(f".{agent}.{_CANCEL}") and subject.count(".") == words
 
     def _verb(self, subject: str) -> str:
         """Of a subject that cannot be taken: its verb if an event was meant, else ""."""

@@ -25,6 +25,8 @@ PINGS_OUTSTANDING_MAX: Final = 2
 RECONNECT_WAIT_S: Final = 0.25
 CONNECT_PATIENCE_S: Final = 10.0
 """For the first connection; afterwards the gateway tries for as long as it lives."""
+ANOTHER_S: Final = 0.5
+"""How long a start waits for the answer of another gateway."""
 REBUILD_PAUSE_MAX_S: Final = 2.0
 DRAIN_S: Final = 5.0
 """How long a stop waits for what is on its way."""

@@ -3,13 +3,13 @@
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
 
 
-class _Stderr(TextIO if TYPE_CHECKING else object):  # type: ignore[misc]
+class _Stderr:
     """stderr, whose reader may be gone: a log that nobody reads must not end the gateway."""
 
     def write(self, text: str) -> int:
@@ -33,9 +33,9 @@ def set_up(level: str) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(_json)],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(_Stderr()),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr())),
     )
-    handler = logging.StreamHandler(_Stderr())
+    handler = logging.StreamHandler(cast(TextIO, _Stderr()))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -12,10 +12,6 @@ _EMPTY: Final = bodies.Envelope()
 _MISSES_SESSION: Final = "required field `session`"
 
 
-class _Envelope(bodies.Envelope, frozen=True):
-    metadata: msgspec.Raw = None  # type: ignore[assignment]  # inside a union msgspec reads no Raw
-
-
 class _Marked(Struct, gc=False):
     unknot: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -40,7 +36,7 @@ class _PubAck(Struct, forbid_unknown_fields=True, gc=False):
     """A refusal (stream full, for one) has it, too."""
 
 
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_envelope = msgspec.json.Decoder(bodies.Envelope).decode
 _marked = msgspec.json.Decoder(_Marked)
 _readable = msgspec.json.Decoder(_Readable)
 _pub_ack = msgspec.json.Decoder(_PubAck)

@@ -6,12 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import structlog
 from msgspec import Struct
 
 from unknot_gateway.core.kernel import Kernel
-from unknot_gateway.shell.api import Api
+from unknot_gateway.shell.api import Api, served_networks
 from unknot_gateway.shell.bus import NatsBus
 from unknot_gateway.shell.captures import warn_of_captures
 from unknot_gateway.shell.egress import Egress
@@ -23,6 +24,10 @@ from unknot_gateway.shell.settings import Settings
 from unknot_schemas.subjects import Subjects
 
 log = structlog.get_logger()
+
+
+class AlreadyServed(Exception):
+    """A network has a gateway; the text says which network."""
 
 
 class Ready(Struct, frozen=True):
@@ -39,7 +44,7 @@ class Ready(Struct, frozen=True):
 
 
 async def serve(settings: Settings, on_ready: Callable[[Ready], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. Raises ServerFailed or NotReachable."""
+    """Serve until SIGTERM or SIGINT, then drain. Raises ServerFailed, NotReachable, AlreadyServed."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,8 +64,10 @@ async def _serve(
     bus = NatsBus(url)
     if not await _opened(bus, settings.connect_s, stop):
         return
+    await _refuse_a_second(bus, settings)
     epoch = int(time.time() * 1000)
-    owners = [_owner(settings, network, epoch, bus) for network in settings.networks]
+    any_inbox = _is_loopback(url) if settings.any_inbox is None else settings.any_inbox
+    owners = [_owner(settings, network, epoch, bus, any_inbox) for network in settings.networks]
     running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]
     tasks = [*running, asyncio.create_task(bus.supervise(), name="bus")]
     api = Api(bus, owners, settings.prefix)
@@ -72,7 +79,7 @@ async def _serve(
         await warn_of_captures(bus.connection, settings)
         _spare_the_collector()
         on_ready(_ready(settings, url, epoch, server))
-        log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=settings.any_inbox)
+        log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=any_inbox)
         await _until_stopped(stop, tasks, server)
         await _drain(bus, api, owners, running)
     finally:
@@ -96,6 +103,22 @@ async def _opened(bus: NatsBus, patience_s: float, stop: asyncio.Event) -> bool:
         opening.cancel()
 
 
+async def _refuse_a_second(bus: NatsBus, settings: Settings) -> None:
+    """Two gateways that both decide would contradict each other. Raises AlreadyServed."""
+    served = await served_networks(bus.connection, settings.prefix)
+    for network in settings.networks:
+        if network in served:
+            raise AlreadyServed(
+                f"another gateway serves network {network} at {bus.url}: stop it, or use --network"
+            )
+
+
+def _is_loopback(url: str) -> bool:
+    """Whether all servers named in *url* (one, or several with commas) are on this machine alone."""
+    hosts = [urlsplit(one if "//" in one else f"nats://{one}").hostname for one in url.split(",")]
+    return all(host in ("localhost", "127.0.0.1", "::1") for host in hosts)
+
+
 def _spare_the_collector() -> None:
     """Most of what lives is tables that grow and shrink by themselves: look for cycles seldom, never in the modules."""
     gc.collect()
@@ -103,10 +126,10 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GC_NEW_OBJECTS)
 
 
-def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus) -> Owner:
+def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus, any_inbox: bool) -> Owner:
     subjects = Subjects(network, settings.prefix)
     kernel = Kernel(network, epoch, settings.kernel_config(network))
-    ingress = Ingress(subjects, any_inbox=settings.any_inbox)
+    ingress = Ingress(subjects, any_inbox=any_inbox)
     return Owner(kernel, ingress, Egress(subjects, bus.max_payload), bus)
 
 

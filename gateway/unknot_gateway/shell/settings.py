@@ -43,8 +43,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prefix: str = DEFAULT_PREFIX
     policy: Policy = "fail_all"
     assume_serial: bool = True
-    any_inbox: bool = True
-    """Development mode: any ``_INBOX.`` is a legal reply subject."""
+    any_inbox: bool | None = None
+    """Development mode: any ``_INBOX.`` is a legal reply subject; None: only on a server of this machine's loopback."""
     session_loss_s: float = limits.SESSION_LOSS_S
     probe_s: float = 0.25
     sweep_s: float = 1.0
