@@ -95,6 +95,8 @@ class HandlerServer:
             if result is not None and work.is_deferred:
                 logger.warning("%s: has deferred; what it returned is nobody's answer", handler.name)
             answers.returned(work, result)
+        finally:
+            work.execution.end()
 
     async def _call(self, handler: Handler, work: Work) -> Any:
         data = _handlers.read(handler, work.event)
@@ -123,6 +125,7 @@ class HandlerServer:
                     self._log(handler, work, why)
                 finally:
                     session.beside.pop(execution.id, None)
+                    execution.end()
         finally:
             self._broadcasting = False
 

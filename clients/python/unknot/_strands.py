@@ -76,9 +76,19 @@ class Execution:
             return self.own
         return self.strands.get(task)
 
-    def _forget(self, task: AnyTask) -> None:
-        self.strands.pop(task, None)
+    def end(self) -> None:
+        """Its own task has returned. Lets go of it, so that nothing is left to the garbage collector."""
+        self.own.task = None
+        self.own = _GONE
 
+    def _forget(self, task: AnyTask) -> None:
+        strand = self.strands.pop(task, None)
+        if strand is not None:
+            strand.task = None
+
+
+_GONE: Final = Strand(Execution.__new__(Execution))
+"""The own task of every execution that has ended: it keeps nobody waiting."""
 
 _current: ContextVar[Strand | None] = ContextVar("unknot_strand", default=None)
 
