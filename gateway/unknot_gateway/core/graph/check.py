@@ -195,7 +195,7 @@ class Checks:
         node = self._spread.pop()
         if node not in self.model.stuck:
             return [node]
-        return list(Dependents(self.model, (node,)).direct())
+        return sorted(Dependents(self.model, (node,)).direct(newly_stuck=True))
 
     def _check(self, node: int, limit: int, wait: int | None = None) -> int | None:
         """Find out whether *node* is stuck, and who is with it; the steps spent, None: more than *limit*.

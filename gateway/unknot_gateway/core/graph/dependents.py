@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sys import maxsize
 
 from unknot_gateway.core.graph.bags import Bag
-from unknot_gateway.core.graph.model import Model, ResourceRow
+from unknot_gateway.core.graph.model import Model, ResourceRow, blocked_before
 
 
 def has_dependents(model: Model, node: int) -> bool:
@@ -35,6 +35,7 @@ class Dependents:
         self.todo = list(self._starts)
         self.seen: set[int] = set()
         self._through: set[int] = set()
+        self._newly_stuck = False
         self.closed = self.too_wide = False
         self.spent = 0
         self._scanned: dict[int, int] = {}
@@ -47,8 +48,12 @@ class Dependents:
             self.expand(self.todo.pop())
         return not self.too_wide
 
-    def direct(self) -> set[int]:
-        """Only who depends on *starts* directly, or through odd stuck ones."""
+    def direct(self, *, newly_stuck: bool = False) -> set[int]:
+        """Only who depends on *starts* directly, or through odd stuck ones.
+
+        *newly_stuck*: and has not been behind another stuck one that blocks its queue before.
+        """
+        self._newly_stuck = newly_stuck and not self._model.odd
         while self.todo:
             node = self.todo.pop()
             if node not in self.seen:
@@ -67,6 +72,8 @@ class Dependents:
         for wait in row.waits:
             for resource, spot, _ in model.asks(model.waits[wait]):
                 pool = model.resources[resource]
+                if self._newly_stuck and blocked_before(pool, (wait, spot)):
+                    continue
                 if pool.fifo and pool.queue[-1][:2] != (wait, spot):
                     self._scan(resource, pool, bisect_right(pool.queue, (wait, spot, maxsize)))
 

@@ -324,6 +324,18 @@ def served(row: ResourceRow) -> list[int]:
     return found
 
 
+def blocked_before(row: ResourceRow, place: Place) -> bool:
+    """Whether a stuck waiter ahead of *place* blocks the queue."""
+    left = max(0, (row.capacity or 0) - row.stuck_units)
+    for entry in row.stuck:
+        if entry[:2] >= place:
+            return False
+        if entry[2] > left:
+            return True
+        left -= entry[2]
+    return False
+
+
 def _take(entries: list[Entry], entry: Entry) -> None:
     at = bisect_left(entries, entry)
     assert entries[at] == entry, "an open wait is in every queue it waits in"
