@@ -190,3 +190,10 @@ async def test_no_server_is_said_at_once() -> None:
     bus = NatsBus("nats://127.0.0.1:1")
     with pytest.raises(NotReachable, match=r"127\.0\.0\.1:1"):
         await bus.open(patience_s=0.3)
+
+
+async def test_one_of_several_servers_is_enough(server: EmbeddedServer) -> None:
+    bus = NatsBus(f"nats://127.0.0.1:1,{server.url}")
+    await bus.open()
+    assert bus.connection.is_connected
+    await bus.close()

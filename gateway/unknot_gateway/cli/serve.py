@@ -13,7 +13,9 @@ from unknot_gateway.cli import exits
 
 
 @click.command()
-@click.option("--nats", metavar="URL", help="Use this NATS server instead of an embedded one.")
+@click.option(
+    "--nats", metavar="URL", help="Use this NATS server instead of an embedded one; several with commas."
+)
 @click.option(
     "--network", "networks", multiple=True, metavar="N", help="Serve this network; may be repeated."
 )

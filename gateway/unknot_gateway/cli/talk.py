@@ -38,7 +38,7 @@ async def connected(url: str, *, again: bool = False) -> AsyncIterator[Client]:
     try:
         async with asyncio.timeout(_CONNECT_S):  # with reconnection on, nats-py tries for ever
             client = await nats.connect(
-                url,
+                url.split(","),
                 name="unknot command",
                 inbox_prefix=f"_INBOX.{AGENT}",
                 connect_timeout=_CONNECT_S,

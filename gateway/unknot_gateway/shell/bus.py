@@ -74,7 +74,7 @@ class _Client(Client):
 
 
 class NatsBus:
-    """One connection for all networks. ``supervise`` must run beside it."""
+    """One connection for all networks; *url* may name several servers, with commas. ``supervise`` must run beside it."""
 
     def __init__(self, url: str, name: str = "unknot gateway") -> None:
         self.url = url
@@ -156,7 +156,7 @@ class NatsBus:
     async def _connect(self) -> None:
         connection = _Client()
         await connection.connect(
-            self.url,
+            self.url.split(","),
             name=self._name,
             ping_interval=PING_INTERVAL_S,
             max_outstanding_pings=PINGS_OUTSTANDING_MAX,

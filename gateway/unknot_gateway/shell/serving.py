@@ -64,7 +64,6 @@ async def _serve(
     bus = NatsBus(url)
     if not await _opened(bus, settings.connect_s, stop):
         return
-    await _refuse_a_second(bus, settings)
     epoch = int(time.time() * 1000)
     any_inbox = _is_loopback(url) if settings.any_inbox is None else settings.any_inbox
     owners = [_owner(settings, network, epoch, bus, any_inbox) for network in settings.networks]
@@ -72,6 +71,7 @@ async def _serve(
     tasks = [*running, asyncio.create_task(bus.supervise(), name="bus")]
     api = Api(bus, owners, settings.prefix)
     try:
+        await _refuse_a_second(bus, settings)
         for owner in owners:
             await bus.subscribe(Subjects(owner.kernel.network, settings.prefix).inbound, owner.take)
         await api.start()
