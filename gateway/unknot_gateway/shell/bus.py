@@ -74,7 +74,7 @@ class _Client(Client):
 
 
 class NatsBus:
-    """One connection for all networks; *url* may name several servers, with commas. ``supervise`` must run beside it."""
+    """One connection for all networks. *url*: servers, with commas between. ``supervise`` must run beside it."""
 
     def __init__(self, url: str, name: str = "unknot gateway") -> None:
         self.url = url
