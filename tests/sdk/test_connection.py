@@ -315,3 +315,13 @@ async def test_a_refused_permission_is_logged(tmp_path: Path, caplog: pytest.Log
     transport = Transport("nats://127.0.0.1:1", "birch", is_wanted=lambda _id: True)
     await transport._failed(nats.errors.Error("nats: permissions violation for publish to 'unknot.x'"))
     assert "permissions violation" in caplog.text
+
+
+async def test_no_password_is_told_to_anybody() -> None:
+    with pytest.raises(unknot.Unreachable) as caught:
+        async with unknot.connect(
+            "birch", "nats://me:secret@127.0.0.1:1,nats://a:b@127.0.0.1:2", timeout=0.2
+        ):
+            raise AssertionError
+    assert "secret" not in str(caught.value)
+    assert "nats://127.0.0.1:1,nats://127.0.0.1:2" in str(caught.value)

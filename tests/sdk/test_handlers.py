@@ -424,6 +424,10 @@ def test_an_agent_says_at_import_time_what_is_wrong_with_it() -> None:
         Agent("elm", concurrency=0)
     with pytest.raises(TypeError, match="must take"):
         elm.on("say")(lambda: None)
+    with pytest.raises(ValueError, match="pattern"):
+        Agent("elm", topics=["Build"])
+    with pytest.raises(ValueError, match="cannot name"):
+        Agent("elm", channels=["#team"])
     elm.on("say")(lambda data: None)
     with pytest.raises(ValueError, match="already"):
         elm.on("say")
@@ -444,3 +448,14 @@ async def test_a_handler_still_running_at_the_end_is_ended(fake: Fake) -> None:
         await fake.deliver("elm", "say")
         await fake.settled()
     assert ended
+
+
+async def test_a_script_is_told_at_once_what_cannot_be_its_name_or_network(nats_url: str) -> None:
+    for options in (
+        {"name": "bir ch"},
+        {"name": "birch", "network": "my net"},
+        {"name": "birch", "channels": ["a b"]},
+    ):
+        with pytest.raises(ValueError, match="cannot name"):
+            async with unknot.connect(url=nats_url, **options):  # type: ignore[arg-type]
+                raise AssertionError

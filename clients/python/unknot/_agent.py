@@ -8,11 +8,12 @@ from typing import Any, Final, TypeVar, cast, get_args
 from unknot import _handlers
 from unknot._connection import Connection, opened
 from unknot._handlers import Handler
+from unknot._names import agent_name, channel_names, topic_patterns
 from unknot._serving import HandlerServer
 from unknot._session import BlockingWaits, Profile
 from unknot_schemas import bodies
-from unknot_schemas.ids import agent_id, is_pattern
-from unknot_schemas.limits import CHANNELS_MAX, POOL_TYPES_MAX, POOLS_MAX, SLOTS_MAX
+from unknot_schemas.ids import is_pattern
+from unknot_schemas.limits import POOL_TYPES_MAX, POOLS_MAX, SLOTS_MAX
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,10 +41,10 @@ class Agent:
         blocking_waits: BlockingWaits | None = None,
         heartbeat_s: float | None = None,
     ) -> None:
-        self.name = named(name)
+        self.name = agent_name(name)
         self._slots: dict[str, int | None] = {DEFAULT_POOL: concurrency, **(pools or {})}
-        self._channels = tuple(named(channel.removeprefix("@")) for channel in channels)
-        self._topics = tuple(topics)
+        self._channels = channel_names(channels)
+        self._topics = topic_patterns(topics)
         self._reentrant = reentrant
         self._blocking_waits = waits_mode(blocking_waits)
         self._heartbeat_s = heartbeat_s
@@ -53,8 +54,8 @@ class Agent:
                 raise ValueError(
                     f"agent {name}: pool {pool!r} needs 1 to {SLOTS_MAX} slots, or None; got {slots}"
                 )
-        if len(self._slots) > POOLS_MAX or len(self._channels) > CHANNELS_MAX:
-            raise ValueError(f"agent {name}: at most {POOLS_MAX} pools and {CHANNELS_MAX} channels")
+        if len(self._slots) > POOLS_MAX:
+            raise ValueError(f"agent {name}: at most {POOLS_MAX} pools")
 
     def on(self, event_type: str, *, pool: str = DEFAULT_POOL) -> Callable[[Function], Function]:
         """Handle events of this type (or NATS pattern): ``(data)`` or ``(data, ctx)``, async or plain.
@@ -120,16 +121,6 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r})"
-
-
-def named(name: str) -> str:
-    """*name* without an ``agent:`` prefix; ValueError when it can name no agent."""
-    bare = agent_id(name)
-    if bare is None:
-        raise ValueError(
-            f"{name!r} cannot name an agent: letters, digits, - and _, at most 64; not 'gateway'"
-        )
-    return bare
 
 
 def waits_mode(given: BlockingWaits | None) -> BlockingWaits:

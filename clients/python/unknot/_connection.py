@@ -1,27 +1,17 @@
 """Connections for scripts and tests: main's own context, and the loop that reads its events."""
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
 
 from unknot._context import Context, Links
 from unknot._event import Event
 from unknot._lifeline import Lifeline
+from unknot._names import agent_name, channel_names, server_url, subjects_of, topic_patterns
 from unknot._reading import MainReader
 from unknot._receiving import Receiver, Server
 from unknot._session import Profile, Session
 from unknot.errors import UnknotError
-from unknot_schemas import Subjects, bodies
-from unknot_schemas.ids import agent_id
-from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
-
-DEFAULT_URL: Final = "nats://127.0.0.1:4222"
-
-
-def server_url(given: str | None) -> str:
-    """*given*, else UNKNOT_URL, else NATS_URL, else the local server."""
-    return given or os.environ.get("UNKNOT_URL") or os.environ.get("NATS_URL") or DEFAULT_URL
+from unknot_schemas import bodies
 
 
 class Connection(Context):
@@ -68,10 +58,7 @@ async def opened(
     drain_s: float = 0.0,
 ) -> AsyncIterator[Connection]:
     """A session from hello to bye."""
-    subjects = Subjects(
-        network or os.environ.get("UNKNOT_NETWORK") or DEFAULT_NETWORK,
-        os.environ.get("UNKNOT_PREFIX") or DEFAULT_PREFIX,
-    )
+    subjects = subjects_of(network)
     session = Session(profile, server_url(url), subjects)
     links = Links(session)
     server = serve(links)
@@ -109,16 +96,11 @@ async def connect(
     It is one serial main that may read ``events()``; ``serves=False`` says that it never does: requests to it are
     refused. Unreachable when no server or no gateway answers in *timeout* seconds.
     """
-    agent = agent_id(name)
-    if agent is None:
-        raise ValueError(
-            f"{name!r} cannot name an agent: letters, digits, - and _, at most 64; not 'gateway'"
-        )
     profile = Profile(
-        agent=agent,
+        agent=agent_name(name),
         pools=[bodies.Pool(1, main=True)] if serves else [],
-        channels=tuple(channel.removeprefix("@") for channel in channels),
-        topics=tuple(topics),
+        channels=channel_names(channels),
+        topics=topic_patterns(topics),
         heartbeat_s=heartbeat_s,
         blocking_waits="allow",
     )

@@ -15,13 +15,14 @@ from unknot._handlers import Handler
 from unknot._running import Work
 from unknot._strands import Execution, enter
 from unknot._threads import ThreadContext
+from unknot.errors import WaitFailed
 from unknot_schemas import bodies
 from unknot_schemas.ids import matches
 
 logger = logging.getLogger("unknot")
 
 THREADS_MAX: Final = 256
-"""Worker threads of one agent whose pools have no limit."""
+"""Worker threads for the handlers of a pool without limit."""
 BROADCASTS_MAX: Final = 1_024
 """Channel and topic events that wait for their handler; what comes then is dropped and counted."""
 
@@ -35,22 +36,21 @@ class HandlerServer:
         self._links = links
         self._handlers = handlers
         self._slots = slots
-        limits = [slots for slots in slots.values() if slots is not None]
-        threads = sum(limits) if len(limits) == len(slots) else THREADS_MAX
-        self._threads = anyio.CapacityLimiter(max(1, threads))
+        threads = sum(THREADS_MAX if limit is None else limit for limit in slots.values())
+        self._threads = anyio.CapacityLimiter(threads)
         self._broadcasts: deque[tuple[Handler, bodies.Delivered]] = deque()
         self._broadcasting = False
 
     def execution(self, event: bodies.Delivered) -> Execution:
         """A new one."""
-        handler = self._handlers.get(event.type) or self._find(event.type)
+        handler = self._find(event.type)
         if handler is None:
             return Execution(event.id, event)
         return Execution(event.id, event, handler=handler.name, serial=self._slots[handler.pool] == 1)
 
     def take(self, work: Work) -> None:
         """Start the handler of *work*."""
-        handler = self._handlers.get(work.event.type) or self._find(work.event.type)
+        handler = self._find(work.event.type)
         if handler is None:
             self._links.answers.raised(work, LookupError(f"no handler for {work.event.type}"))
             return
@@ -137,5 +137,5 @@ class HandlerServer:
             work.event.type,
             work.event.id,
             why,
-            exc_info=why if not work.event.requires_response else None,
+            exc_info=None if isinstance(why, WaitFailed) else why,
         )

@@ -7,6 +7,7 @@ can be cancelled is the wait itself, and facts leave behind everything that was 
 import asyncio
 import itertools
 import logging
+import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
@@ -41,7 +42,9 @@ class Transport:
     """A NATS connection that comes back. *is_wanted*: whether the request of this id is still worth sending."""
 
     def __init__(self, url: str, agent: str, *, is_wanted: Callable[[str], bool]) -> None:
-        self.url = url
+        self.url = _without_secrets(url)
+        """For people: without user and password."""
+        self._servers = url.split(",")
         self.counters: Counter[str] = Counter()
         self.on_up: Callable[[], None] = lambda: None
         """Called when the connection is back after a loss."""
@@ -154,7 +157,7 @@ class Transport:
         self._lost.clear()
         try:
             async with asyncio.timeout(timeout):
-                await client.connect(self.url, **self._options())
+                await client.connect(self._servers, **self._options())
                 for subject, receive in self._routes.items():
                     await self._subscribe(client, subject, receive)
                 await self._subscribe(client, f"{self._inbox}.*", None)
@@ -277,3 +280,7 @@ class Transport:
                 self.counters["unsent"] += 1
                 logger.warning("agent %s: %s: not sent: %s", self._agent, subject, why)
                 return
+
+
+def _without_secrets(url: str) -> str:
+    return re.sub(r"//[^/@,]*@", "//", url)
