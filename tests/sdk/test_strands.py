@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 import unknot
 import unknot.sync
 from tests.sdk.fake import Fake, Seen
 from unknot import Agent, Context
+from unknot._strands import facts
 
 
 @asynccontextmanager
@@ -329,3 +331,24 @@ async def test_a_synchronous_main_is_the_thread_that_connected(fake: Fake) -> No
         assert who(request) == ("main", own, not own)
         await fake.answer(request, own)
     assert await running == [False, True]
+
+
+async def test_a_gather_whose_branch_has_failed_can_go_on_before_it_knows(fake: Fake) -> None:
+    """Between a child's end and gather's own notice of it nothing may say that the execution stands still."""
+    seen: list[dict[str, Any]] = []
+
+    async def body(ctx: Context) -> None:
+        async def fails() -> None:
+            await asyncio.sleep(0.05)
+            raise ValueError
+
+        child = asyncio.create_task(fails())
+        child.add_done_callback(lambda _child: seen.append(msgspec.to_builtins(facts(ctx._execution))))
+        await asyncio.gather(child, ctx.send_and_wait("oak", "say"))
+
+    async with handling(fake, body):
+        request = await fake.next("request")
+        await fake.next("reply")
+        assert seen[0]["alive"] == [""]
+        await fake.answer(request)
+        await fake.settled()

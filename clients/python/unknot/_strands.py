@@ -130,6 +130,10 @@ def current(execution: Execution) -> Strand:
     return child
 
 
+def _has_failed(child: "asyncio.Future[Any]") -> bool:
+    return child.done() and (child.cancelled() or child.exception() is not None)
+
+
 def _awaited_by(task: AnyTask | None) -> list[AnyTask] | None:
     """Child tasks that *task* cannot go on without; None when it runs, is ready, or cannot be read."""
     waiter = getattr(task, "_fut_waiter", None)
@@ -138,9 +142,12 @@ def _awaited_by(task: AnyTask | None) -> list[AnyTask] | None:
     if isinstance(waiter, asyncio.Task):
         return [waiter]
     if isinstance(waiter, asyncio_tasks._GatheringFuture):  # type: ignore[attr-defined]
-        children = [child for child in waiter._children if not child.done()]
-        if children and all(isinstance(child, asyncio.Task) for child in children):
-            return children
+        children = waiter._children
+        if any(map(_has_failed, children)):
+            return None  # it is about to be told
+        left = [child for child in children if not child.done()]
+        if left and all(isinstance(child, asyncio.Task) for child in left):
+            return left
     return None
 
 
