@@ -11,8 +11,8 @@ from typing import Any
 
 import uvloop
 
-from tests.benchmarks import answers, deadlocks, report, throughput
-from tests.benchmarks.machine import conditions, gateway, nats_server
+from tests.benchmarks import answers, deadlocks, graph_inserts, report, throughput
+from tests.benchmarks.machine import ROOT, conditions, gateway, nats_server
 
 NETWORK = "bench"
 IN_FLIGHT = 2_000
@@ -41,7 +41,8 @@ def _one(name: str, options: argparse.Namespace, about: dict[str, object]) -> in
     result, text, code = run(options)
     gc.collect()
     print(text)
-    print(f"\nkept in {report.keep(name, {'benchmark': name} | about | result)}")
+    kept = report.keep(name, {"benchmark": name} | about | result)
+    print(f"\nkept in {kept.relative_to(ROOT)}")
     return code
 
 
@@ -66,15 +67,24 @@ def _deadlocks(options: argparse.Namespace) -> Found:
     return {"rows": rows, "bars": bars}, _with(deadlocks.show(rows), bars), 0
 
 
-def _graph(options: argparse.Namespace) -> Found:
-    from tests.benchmarks import graph_inserts  # noqa: PLC0415 - the other figures need no engine
-
+def _graph(_: argparse.Namespace) -> Found:
     rows = graph_inserts.main()
-    return (
-        {"rows": rows},
-        report.table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows]),
-        0,
-    )
+    text = report.table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows])
+    bars = [bar for row in rows for bar in _graph_bars(row)]
+    return {"rows": rows, "bars": bars}, _with(text, bars), 0
+
+
+def _graph_bars(row: dict[str, Any]) -> list[report.Bar]:
+    what = row["what"]
+    if what == "memory":
+        return [report.at_most("bytes of memory for each live wait", float(row["note"].split()[0]), 1024)]
+    if row["deferred %"] == "":  # a sweep has no bar
+        return []
+    return [
+        report.at_most(f"{what}: insert p99 us", row["p99 us"], 100),
+        report.at_most(f"{what}: deferred %", row["deferred %"], 1),
+        report.at_most(f"{what}: delay p99 ms", row["delay p99 ms"], 50),
+    ]
 
 
 def _answers(options: argparse.Namespace) -> Found:

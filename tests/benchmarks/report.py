@@ -55,4 +55,4 @@ def keep(name: str, result: dict[str, Any]) -> Path:
 
 
 def _is_number(cell: str) -> bool:
-    return cell == "-" or cell.replace(",", "").replace(".", "").replace("x", "").isdigit()
+    return cell in ("", "-") or cell.replace(",", "").replace(".", "").replace("x", "").isdigit()
