@@ -14,6 +14,7 @@ import unknot.sync
 from tests.sdk.fake import Fake, Seen
 from unknot import Agent, Context
 from unknot._strands import facts
+from unknot_schemas import bodies
 
 
 @asynccontextmanager
@@ -352,3 +353,19 @@ async def test_a_gather_whose_branch_has_failed_can_go_on_before_it_knows(fake: 
         assert seen[0]["alive"] == [""]
         await fake.answer(request)
         await fake.settled()
+
+
+async def test_facts_omit_a_wait_that_was_given_up_this_very_moment(fake: Fake) -> None:
+    async with unknot.connect("birch") as me:
+        pending = me._links.session.pending
+        one = asyncio.ensure_future(me.send_and_wait("elm", "say"))
+        any_of = asyncio.ensure_future(me.wait_any([me.request("elm", "say"), me.request("oak", "say")]))
+        plain, first, second = [(await fake.next("request")).id for _ in range(3)]
+        assert [pending.is_waited_for(id) for id in (plain, first, second)] == [True, True, True]
+        one.cancel()
+        pending.settle(bodies.Outcome(first, "reply", "yes", 1))
+        # neither task has run yet: both are free all the same
+        assert [pending.is_waited_for(id) for id in (plain, first, second)] == [False, False, False]
+        assert len(pending) == 2
+        await asyncio.gather(one, any_of, return_exceptions=True)
+        assert len(pending) == 0

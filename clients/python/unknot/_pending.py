@@ -7,7 +7,7 @@ never ours: whatever comes for it changes nothing.
 import asyncio
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from unknot._strands import Strand
 from unknot_schemas import bodies
@@ -24,6 +24,7 @@ class Entry:
 
     __slots__ = (
         "deadline_at",
+        "future",
         "id",
         "opened_at",
         "payload",
@@ -53,6 +54,8 @@ class Entry:
         self.strand = strand
         """Who stands still until it ends; None for an ask."""
         self.target = target
+        self.future: asyncio.Future[Any] | None = None
+        """What the waiter stands at; None when nobody does."""
 
     def farewell(self, session: str) -> tuple[str, bodies.Body]:
         """What says that nobody waits for it any more: verb and body."""
@@ -136,6 +139,11 @@ class Pending:
     def get(self, id: str) -> Entry | None:
         """What is open under *id*."""
         return self._open.get(id)
+
+    def is_waited_for(self, id: str) -> bool:
+        """Whether *id* is open and its waiter still stands: one that was cancelled this very moment does not."""
+        entry = self._open.get(id)
+        return entry is not None and (entry.future is None or not entry.future.done())
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._open.values())

@@ -164,7 +164,7 @@ class Receiver:
             bodies.Facts(
                 session.token,
                 asked.incident,
-                open=[wait.id for wait in asked.waits if wait.id in session.pending],
+                open=[wait.id for wait in asked.waits if session.pending.is_waited_for(wait.id)],
                 requests={id: state for id, state in states.items() if state is not None},
                 strands={id: self._strands(id) for id in asked.executions},
             ),

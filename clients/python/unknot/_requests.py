@@ -37,6 +37,7 @@ class Requests:
         self._outbound.may_block(strand)
         future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
         entry = self._request(strand, request, timeout, wait_for_target, into(future), marks=marks)
+        entry.future = future
         self._outbound.open(entry)
         self._outbound.send(entry)
         try:
@@ -81,6 +82,7 @@ class Requests:
         self._outbound.check_open(n)
         group.entries = made
         for entry in made:
+            entry.future = group.future
             self._session.open_entry(entry)
         for entry in made:
             self._outbound.send(entry)

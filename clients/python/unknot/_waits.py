@@ -138,6 +138,7 @@ class Waits:
         self._session.transport.ask(wait.subject, wait.payload, receipt)
 
     async def _outcome(self, wait: Wait, future: "asyncio.Future[bodies.Outcome]") -> bodies.Outcome:
+        wait.future = future
         self._send(wait)
         try:
             return await future
