@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from unknot_gateway.core import explain
+from unknot_gateway.core.graph import Node
 from unknot_gateway.core.records import Leg, Message, OpenWait, Session, Wait
 from unknot_schemas.ids import MAIN
 
@@ -64,9 +65,10 @@ class Stats(Struct, frozen=True, gc=False):
 def waits(kernel: "Kernel", now: float, limit: int | None = None) -> list[WaitRow]:
     """Open waits, oldest first, at most *limit*."""
     tables = kernel.tables
+    stuck = tables.waiting.graph.stuck()
     requests = (message for message in tables.messages.open.values() if message.verb != "send")
-    rows = [_request_row(kernel, message, now) for message in islice(requests, limit)]
-    rows += [_wait_row(kernel, wait, now) for wait in islice(tables.messages.waits.values(), limit)]
+    rows = [_request_row(kernel, message, stuck, now) for message in islice(requests, limit)]
+    rows += [_wait_row(kernel, wait, stuck, now) for wait in islice(tables.messages.waits.values(), limit)]
     return sorted(rows, key=lambda row: -row.since_s)[:limit]
 
 
@@ -77,8 +79,9 @@ def waits_total(kernel: "Kernel") -> int:
 
 def agents(kernel: "Kernel", now: float) -> list[AgentRow]:
     """All live sessions, by agent."""
+    stuck = kernel.tables.waiting.graph.stuck()
     sessions = sorted(kernel.tables.sessions.all(), key=lambda session: (session.name, session.generation))
-    return [_agent_row(kernel, session, now) for session in sessions]
+    return [_agent_row(session, stuck, now) for session in sessions]
 
 
 def stats(kernel: "Kernel") -> Stats:
@@ -103,7 +106,7 @@ def stats(kernel: "Kernel") -> Stats:
     return Stats(kernel.network, kernel.epoch, kernel.config.policy, sizes, dict(kernel.counters))
 
 
-def _request_row(kernel: "Kernel", message: Message, now: float) -> WaitRow:
+def _request_row(kernel: "Kernel", message: Message, stuck: set[Node], now: float) -> WaitRow:
     leg = next((leg for leg in message.legs if not leg.ended), None)
     envelope = message.envelope
     return WaitRow(
@@ -120,13 +123,13 @@ def _request_row(kernel: "Kernel", message: Message, now: float) -> WaitRow:
         _holder(leg),
         now - message.opened_at,
         message.deadline_at - now,
-        _is_stuck(kernel, message.wait),
+        _is_stuck(message.wait, stuck),
         envelope.run,
         explain.chain(kernel.tables, message),
     )
 
 
-def _wait_row(kernel: "Kernel", wait: OpenWait, now: float) -> WaitRow:
+def _wait_row(kernel: "Kernel", wait: OpenWait, stuck: set[Node], now: float) -> WaitRow:
     body = wait.body
     return WaitRow(
         wait.id,
@@ -142,13 +145,13 @@ def _wait_row(kernel: "Kernel", wait: OpenWait, now: float) -> WaitRow:
         None,
         now - wait.opened_at,
         wait.deadline_at - now,
-        _is_stuck(kernel, wait.wait),
+        _is_stuck(wait.wait, stuck),
         body.run,
         explain.chain(kernel.tables, wait),
     )
 
 
-def _agent_row(kernel: "Kernel", session: Session, now: float) -> AgentRow:
+def _agent_row(session: Session, stuck: set[Node], now: float) -> AgentRow:
     slots = [pool.slots for pool in session.pools]
     heard_s = now - session.heard_at
     return AgentRow(
@@ -163,18 +166,17 @@ def _agent_row(kernel: "Kernel", session: Session, now: float) -> AgentRow:
         len(session.open),
         len(session.held),
         session.hello.sdk if session.hello is not None else None,
-        _verdict(kernel, session, now),
+        _verdict(session, stuck, now),
     )
 
 
-def _verdict(kernel: "Kernel", session: Session, now: float) -> str:
+def _verdict(session: Session, stuck: set[Node], now: float) -> str:
     strands = session.strands.values()
-    stuck = kernel.tables.waiting.graph.stuck()
     if any(strand.node in stuck for strand in strands):
         return "deadlocked"
     if session.said_hello and now - session.heard_at > 2 * session.heartbeat_s:
         return "silent"
-    if any(strand.open_waits for strand in strands):
+    if any(isinstance(item, OpenWait) or item.blocks for item in session.open.values()):
         return "waiting"
     return "working" if session.held else "idle"
 
@@ -185,5 +187,5 @@ def _holder(leg: Leg | None) -> str | None:
     return f"{leg.session.name}/{leg.session.id}"
 
 
-def _is_stuck(kernel: "Kernel", wait: Wait | None) -> bool:
-    return wait is not None and wait.strand.node in kernel.tables.waiting.graph.stuck()
+def _is_stuck(wait: Wait | None, stuck: set[Node]) -> bool:
+    return wait is not None and wait.strand.node in stuck
