@@ -146,7 +146,7 @@ class Mix(Family):
         if kind < 0.25:
             return artifact(self.pick.choice(made))
         # Mostly for those further on; now and then back, which makes cycles.
-        first = waiter + 1 if self.pick.random() < 0.9 else 0
+        first = waiter + 1 if self.pick.random() < 0.98 else 0
         return execution(nodes[self.pick.randrange(min(first, self.SIZE - 1), self.SIZE)])
 
     def grow(self, insert: Insert) -> None:

@@ -12,11 +12,14 @@ from collections.abc import Collection, Iterable
 from unknot_gateway.core.graph.conditions import EXECUTION
 from unknot_gateway.core.graph.dependents import Dependents, has_dependents
 from unknot_gateway.core.graph.model import Model, served
+from unknot_gateway.core.graph.proof import Proof
 from unknot_gateway.core.graph.reduce import Reduction
 from unknot_gateway.core.graph.sweep import Sweep
 
 FIRST_TURN = 32
 """Steps of the first turn of each side; each further turn is twice as long."""
+PROOF_STEPS = 200
+"""Of an attempt to prove that the node can go on, before the search."""
 HARD_MAX = 8
 """When so many suspects did not fit a slice, the sweep takes all the others as well."""
 
@@ -216,6 +219,9 @@ class Checks:
         steps = self._chase(node, limit)
         if steps:
             return steps
+        proof = Proof(model, min(limit, PROOF_STEPS))
+        if proof.goes(node):
+            return proof.spent
         self.settle()
         return self._search(node, limit)
 

@@ -21,6 +21,9 @@ NO_CELL = -1
 NOBODY, MANY = -2, -1
 """What made a cell true, when it is not the spot of one place in a queue."""
 
+HOLDERS_LOOKED_AT = 8
+"""Of a resource with more, only free units are known to be had before all that its holders wait for is looked at."""
+
 Entered = tuple[int, int, int, int, int]
 """An entry of a queue, and the cell that it fires when it is served."""
 
@@ -69,6 +72,7 @@ class Reduction:
         self.done: set[int] = set()
         self.todo: list[int] = list(region)
         self.spent = 0
+        self._open: set[int] = set()
         self._unmet: dict[int, int] = {}
         # Places in queues that count for nothing: whose wait is, or can be, over without them.
         self.left: set[Place] = set()
@@ -122,7 +126,7 @@ class Reduction:
 
     def standing_still(self) -> set[int]:
         """The nodes of the region that have not gone on."""
-        return self.region - self.done
+        return self._open
 
     # ------------------------------------------------------------------------------------ build
     def add(self, node: int) -> None:
@@ -134,34 +138,31 @@ class Reduction:
             self.done.add(node)
             self._ready.append(node)
         else:
+            self._open.add(node)
             self._hold(node)
         self.spent += 1
 
     def _enter_all(self, node: int) -> int:
         """Enter the waits of *node* that are not satisfied for sure: how many. A satisfied one leaves all queues."""
-        missing = {}
+        missing: list[tuple[int, WaitRow, int, list[int]]] = []
         for wait in self.model.nodes[node].waits:
             if wait in self.ignore:
                 continue
             row = self.model.waits[wait]
-            count = self._missing(row)
+            known = [
+                self._node(each.target) if each.kind == EXECUTION else self._known(each)
+                for each in row.conditions
+            ]
+            count = row.need - known.count(GOES)
             if count > 0:
-                missing[wait] = count
+                missing.append((wait, row, count, known))
             elif node in self.model.odd:
                 self.left.update((wait, spot) for _, spot, _ in self.model.asks(row))
         if missing:
             self._unmet[node] = len(missing)
-            for wait, count in missing.items():
-                self._enter(wait, self.model.waits[wait], count)
+            for each_missing in missing:
+                self._enter(*each_missing)
         return len(missing)
-
-    def _missing(self, row: WaitRow) -> int:
-        """How many more conditions must become true than are so for sure."""
-        missing = row.need
-        for condition in row.conditions:
-            if missing > 0 and self._known(condition) == GOES:
-                missing -= 1
-        return missing
 
     def _known(self, condition: Condition) -> int:
         kind, target = condition.kind, condition.target
@@ -172,7 +173,7 @@ class Reduction:
             if row is None or row.capacity is None:
                 return GOES
             alone = not row.fifo or len(row.queue) == 1
-            return GOES if alone and condition.units <= row.capacity - row.held_units else PENDING
+            return GOES if alone and condition.units <= self._room(row, row.capacity) else PENDING
         if kind == ARTIFACT:
             made = self.model.artifacts.get(target)
             if made is None or not made.producers:
@@ -181,6 +182,12 @@ class Reduction:
         if kind == ANY:
             return min(map(self._known, condition.options))
         return GOES if kind == TRUE else STANDS
+
+    def _room(self, row: ResourceRow, capacity: int) -> int:
+        """Units that are free, or will be for sure."""
+        if len(row.held) > HOLDERS_LOOKED_AT:
+            return capacity - row.held_units
+        return capacity - sum(units for node, units in row.held.items() if self._node(node) != GOES)
 
     def _node(self, node: int) -> int:
         if node in self.done:
@@ -193,17 +200,17 @@ class Reduction:
             return PENDING
         return GOES
 
-    def _enter(self, wait: int, row: WaitRow, missing: int) -> None:
+    def _enter(self, wait: int, row: WaitRow, missing: int, known: list[int]) -> None:
         slot = len(self._need)
-        self.spent += len(row.conditions)
+        self.spent += len(known)
         self._need.append(missing)
         self._waiter.append(row.waiter)
         for index, condition in enumerate(row.conditions):
-            known = self._known(condition)
-            if known == PENDING or (condition.kind == ANY and known == GOES):
+            state = known[index]
+            if state == PENDING or (state == GOES and condition.kind == ANY):
                 cell = len(self._slot)
                 self._slot.append(slot)
-                self._by.append(NOBODY if known == PENDING else MANY)
+                self._by.append(NOBODY if state == PENDING else MANY)
                 self._await(condition, cell, wait, row.waiter, index << SPOT_BITS)
 
     def _await(self, condition: Condition, cell: int, wait: int, waiter: int, spot: int) -> None:
@@ -219,9 +226,15 @@ class Reduction:
                 self._await(option, cell, wait, waiter, at)
 
     def _await_node(self, node: int, cell: int) -> None:
-        if self._node(node) == PENDING:
-            self._watch.setdefault(node, []).append(cell)
+        if node not in self.region:
+            if self._node(node) != PENDING:
+                return
             self._grow(node)
+        cells = self._watch.get(node)
+        if cells is None:
+            self._watch[node] = [cell]
+        else:
+            cells.append(cell)
 
     def _await_artifact(self, artifact: int, cell: int) -> None:
         if artifact not in self._made:
@@ -229,16 +242,17 @@ class Reduction:
             for node in self.model.artifacts[artifact].producers:
                 if self._node(node) == PENDING:
                     self._makes.setdefault(node, []).append(artifact)
-                    self._grow(node)
+                    if node not in self.region:
+                        self._grow(node)
         self._made[artifact].append(cell)
 
     def _grow(self, node: int) -> None:
-        if node not in self.region:
-            self.region.add(node)
-            self.todo.append(node)
+        self.region.add(node)
+        self.todo.append(node)
 
     def _bar(self, node: int) -> None:
         self.region.add(node)
+        self._open.add(node)
         self._unmet[node] = 1
         self._hold(node)
 
@@ -280,10 +294,10 @@ class Reduction:
             self.too_wide = True
             return
         for node in holders:
-            if self._node(node) == PENDING:
+            if node not in self.region and self._node(node) == PENDING:
                 self._grow(node)
         for entry in row.queue[pool.scanned : ahead]:
-            if self._node(entry[3]) == PENDING:
+            if entry[3] not in self.region and self._node(entry[3]) == PENDING:
                 self._grow(entry[3])
         pool.scanned = max(pool.scanned, ahead)
 
@@ -353,6 +367,7 @@ class Reduction:
     def _satisfied(self, waiter: int) -> None:
         self._unmet[waiter] -= 1
         if self._unmet[waiter] == 0 and waiter not in self.standing:
+            self._open.discard(waiter)
             self.done.add(waiter)
             self._ready.append(waiter)
 

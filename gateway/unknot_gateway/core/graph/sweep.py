@@ -33,11 +33,11 @@ class Sweep:
         return False
 
     def _gather(self, steps: int) -> int:
-        """Who waits; a node costs a tenth of a step."""
+        """Who waits; a node costs half a step."""
         nodes, model = self._nodes, self._model
-        for spent in range(max(1, steps) * 10):
+        for spent in range(max(1, steps) * 2):
             if not nodes:
-                return spent // 10
+                return spent // 2
             node = nodes.pop()
             row = model.nodes.get(node)
             if row is not None and row.waits and node not in model.stuck:
