@@ -5,7 +5,6 @@ import logging
 from typing import Final, Protocol
 
 import msgspec
-from msgspec import Raw
 
 from unknot._running import Running, Work
 from unknot._session import Session
@@ -17,17 +16,8 @@ from unknot_schemas.limits import TIMEOUT_MAX_S
 
 logger = logging.getLogger("unknot")
 
-
-class _Delivered(bodies.Delivered, frozen=True, gc=False):
-    metadata: Raw = bodies.NULL  # msgspec reads no Raw inside a union
-
-
-class _Outcome(bodies.Outcome, frozen=True, gc=False):
-    event: _Delivered | None = None
-
-
-_delivered: Final = msgspec.json.Decoder(_Delivered).decode
-_outcome: Final = msgspec.json.Decoder(_Outcome).decode
+_delivered: Final = msgspec.json.Decoder(bodies.Delivered).decode
+_outcome: Final = msgspec.json.Decoder(bodies.Outcome).decode
 _confirm: Final = msgspec.json.Decoder(bodies.Confirm).decode
 _abandoned: Final = msgspec.json.Decoder(bodies.Abandoned).decode
 _replaced: Final = msgspec.json.Decoder(bodies.Replaced).decode
