@@ -407,6 +407,16 @@ async def test_a_channel_request_is_admitted_per_member(net: Net) -> None:
     assert (await elm.event())["id"] == request_id
 
 
+async def test_a_channel_request_does_not_come_back_to_the_member_that_sent_it(net: Net) -> None:
+    channel = net.name("pool")
+    elm, flint = [await net.worker(name, 4, channels=[channel]) for name in ("elm", "flint")]
+    request_id = await elm.request(f"@{channel}", execution="x")
+    await flint.answer(await flint.event(), 1)
+    assert (await elm.outcome(request_id))["event"]["source"] == flint.agent
+    await net.settled()
+    assert not elm.inbox.left("event")
+
+
 async def test_a_channel_without_members_is_unreachable(net: Net) -> None:
     birch = await net.peer("birch")
     assert (await birch.send_and_wait(f"@{net.name('void')}"))["outcome"] == "unreachable"

@@ -153,6 +153,46 @@ async def test_a_wait_on_a_reply_ends_with_it(net: Net) -> None:
     await elm.cancel(closing)
 
 
+async def test_a_wait_on_a_reply_that_has_come_can_go_on_whatever_its_queue_does(net: Net) -> None:
+    """The ask was queued when the wait opened; it has been answered; the waiter has not closed its wait yet."""
+    birch, elm, cli = await net.peer("birch"), await net.worker("elm"), await net.peer("cli")
+    busy = await in_hand(cli, elm)
+    ask = await birch.ask(elm)
+    await birch.wait_open({"kind": "reply", "id": ask["id"]})
+    await elm.answer(busy)
+    await elm.answer(await elm.event(), "the answer")
+    await birch.outcome(ask["id"])
+    other = await in_hand(cli, elm)
+    closing = await elm.request(birch, execution=other["id"])
+    assert (await birch.event())["id"] == closing
+    await nobody_is_told(net, birch, elm)
+
+
+async def test_a_wait_on_a_reply_follows_its_ask_from_the_queue_into_its_execution(net: Net) -> None:
+    """A slot that is free by now helps nobody: the ask runs, and waits for its waiter."""
+    birch, elm, cli = await net.peer("birch"), await net.worker("elm", 2), await net.peer("cli")
+    busy = [await in_hand(cli, elm), await in_hand(cli, elm)]
+    ask = await birch.ask(elm)
+    wait = await birch.wait_open({"kind": "reply", "id": ask["id"]})
+    for event in busy:
+        await elm.answer(event)
+    inner = await elm.event()
+    assert inner["id"] == ask["id"]
+    closing = await elm.request(birch, execution=inner["id"])
+    await all_end_in_deadlock((birch, wait["id"]), (elm, closing), cycle=[birch, elm])
+
+
+async def test_a_wait_on_a_reply_that_is_deferred_is_outside(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.worker("elm")
+    ask = await birch.ask(elm)
+    event = await elm.event()
+    await birch.wait_open({"kind": "reply", "id": ask["id"]})
+    await elm.defer(event)
+    counter = await elm.request(birch, execution="later")
+    assert (await birch.event())["id"] == counter
+    await nobody_is_told(net, birch, elm)
+
+
 async def test_a_wait_needs_all_any_or_k_of_its_conditions(net: Net) -> None:
     """birch can go on as soon as *need* of what it waits for can be true."""
     for need, ends in (("all", True), (2, True), (1, False), ("any", False)):
