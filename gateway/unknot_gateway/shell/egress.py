@@ -44,8 +44,8 @@ class Egress:
         self._subjects = subjects
         self._wall_clock = wall_clock
         self._addresses: dict[tuple[str, str], _Addresses] = {}
-        self._millisecond = -1
-        self._field = b""
+        self._second = -1
+        self._until_second = ""
 
     def message(self, effect: AnyEffect) -> Message | None:
         """The message that *effect* orders; None if the server would not take it (counted)."""
@@ -120,11 +120,9 @@ class Egress:
         return _encode(msgspec.structs.replace(outcome, event=stamped))
 
     def _time(self) -> bytes:
-        """``,"time":"…"``: RFC 3339, UTC, milliseconds; written anew for each millisecond."""
-        now = round(self._wall_clock() * 1000)
-        if now != self._millisecond:
-            self._millisecond = now
-            second, millisecond = divmod(now, 1000)
-            day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._field = f',"time":"{day}.{millisecond:03d}Z"'.encode()
-        return self._field
+        """``,"time":"…"``: RFC 3339, UTC, milliseconds; all but those written anew for each second only."""
+        second, millisecond = divmod(int(self._wall_clock() * 1000), 1000)
+        if second != self._second:
+            self._second = second
+            self._until_second = time.strftime(',"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
+        return f'{self._until_second}{millisecond:03d}Z"'.encode()
