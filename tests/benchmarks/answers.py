@@ -27,12 +27,13 @@ MUST_END = {
     "late": {"expired"},
     "race": {"reply", "expired"},
 }
-SHORT_S = 0.25
+SHORT_S = 1.0
+SOON_S = 0.3
 LONG_S = 60.0
 LATE_S = 0.1
 """After the deadline."""
-RACE_S = 0.02
-"""Before the deadline."""
+RACE_S = 0.5
+"""Before the deadline at most: so some answers win the race, and some are overtaken on their way."""
 SLOTS = 50_000
 HANG_S = 5.0
 
@@ -92,7 +93,7 @@ class Responder:
 
     async def _later(self, id: str, kind: str, answer: bytes, deadline_in_s: float) -> None:
         if kind == "soon":
-            await asyncio.sleep(random.random() * SHORT_S)
+            await asyncio.sleep(random.random() * SOON_S)
             await self.agent.reply(id, answer)
         elif kind == "race":
             await asyncio.sleep(deadline_in_s - random.random() * RACE_S)
