@@ -1,10 +1,7 @@
 """``unknot run``: agents of the current folder, through the client library."""
 
-import asyncio
-import contextlib
 import logging
 import os
-import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -32,8 +29,8 @@ if TYPE_CHECKING:
 def run(names: tuple[str, ...], patience_s: float, url: str, network: str, as_json: bool) -> None:
     """Run agents: MODULE is imported from the current folder, AGENT is what it calls an unknot.Agent.
 
-    Prints one line on stdout when all are up; logs go to stderr. SIGTERM and Ctrl-C say goodbye: what an agent holds
-    ends as lost, nothing new comes.
+    Prints one line on stdout when all are up; logs go to stderr. After SIGTERM or Ctrl-C nothing new comes, and what is
+    running has ten seconds to end.
 
     \b
     Exit codes: 0 stopped, 1 an agent failed, 2 wrong usage or nothing of that name,
@@ -41,8 +38,7 @@ def run(names: tuple[str, ...], patience_s: float, url: str, network: str, as_js
     """
     import msgspec
 
-    from unknot import Unreachable, WaitFailed
-    from unknot_gateway.cli import talk
+    import unknot
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     sys.path.insert(0, str(Path.cwd()))
@@ -63,10 +59,10 @@ def run(names: tuple[str, ...], patience_s: float, url: str, network: str, as_js
             click.echo(f"{', '.join(agent.name for agent in agents)} up at {url} (network {network})")
 
     try:
-        talk.run(_serve(agents, url, network, patience_s, on_up))
-    except Unreachable as error:
+        unknot.run(*agents, url=url, network=network, timeout=patience_s, on_up=on_up)
+    except unknot.Unreachable as error:
         raise exits.NobodyThere(str(error)) from error
-    except WaitFailed as error:
+    except unknot.WaitFailed as error:
         raise exits.Failure(str(error)) from error
 
 
@@ -87,27 +83,3 @@ def _agent(name: str) -> "Agent":
         known = [known for known, value in vars(module).items() if isinstance(value, Agent)]
         raise exits.BadFile(f"{module_name} has no agent {attribute!r}; it has {', '.join(known) or 'none'}")
     return found
-
-
-async def _serve(agents: "list[Agent]", url: str, network: str, patience_s: float, on_up: Any) -> None:
-    stop, up = asyncio.Event(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
-    async def serve() -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            for agent in agents:
-                running = agent.running(url, network=network, timeout=patience_s, main_runs=False)
-                await stack.enter_async_context(running)
-            up.set()
-            on_up()
-            await stop.wait()
-
-    serving, stopping = asyncio.create_task(serve()), asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not up.is_set():
-        serving.cancel()  # stopped before they were up; one that has failed stays failed
-    await asyncio.wait({serving})
-    if not serving.cancelled():
-        serving.result()
