@@ -136,7 +136,7 @@ class Mix(Family):
         for each in made:
             for node in self.pick.sample(nodes, 3):
                 self.graph.add_producer(each, node)
-        return nodes, pools, made, list(range(self.SIZE))
+        return nodes, pools, made, list(range(self.SIZE - 1))  # the last never waits
 
     def _condition(self, run: Any, waiter: int) -> Condition:
         nodes, pools, made, _ = run

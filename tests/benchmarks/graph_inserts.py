@@ -104,6 +104,8 @@ def sweep(build: type[Family]) -> Row:
     build(graph, random.Random(SEED)).fill(LIVE)
     while not graph.drain(100_000):
         pass
+    gc.collect()
+    gc.freeze()
     slices: list[int] = []
     graph.start_sweep()
     done = False
@@ -111,6 +113,7 @@ def sweep(build: type[Family]) -> Row:
         start = time.thread_time_ns()
         done = graph.drain(SLICE_STEPS)
         slices.append(time.thread_time_ns() - start)
+    gc.unfreeze()
     return {
         "what": f"sweep of {build.__name__.lower()}",
         "live": len(graph),

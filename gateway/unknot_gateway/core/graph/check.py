@@ -251,17 +251,20 @@ class Checks:
     def _search(self, node: int, limit: int) -> int | None:
         """Both ways in turns of growing length; the way that ends first decides."""
         model = self.model
-        ahead = Reduction(model, {node}, widest=limit)
         behind = Dependents(model, (node,), widest=limit)
-        turn = FIRST_TURN
-        while ahead.spent + behind.spent < limit and not (ahead.too_wide and behind.too_wide):
-            if not ahead.too_wide and ahead.run_until(min(limit, ahead.spent + turn), node):
-                self._mark(ahead.standing_still() if node not in ahead.done else ())
-                return ahead.spent + behind.spent
+        ahead: Reduction | None = None
+        spent, turn = 0, FIRST_TURN
+        while spent < limit and not (behind.too_wide and ahead is not None and ahead.too_wide):
             if behind.run(min(limit, behind.spent + turn)):
                 if behind.closed:
                     self._mark(Reduction(model, behind.seen | {node}).run())
+                return behind.spent + (ahead.spent if ahead is not None else 0)
+            if ahead is None:
+                ahead = Reduction(model, {node}, widest=limit)
+            if not ahead.too_wide and ahead.run_until(min(limit, ahead.spent + turn), node):
+                self._mark(ahead.standing_still() if node not in ahead.done else ())
                 return ahead.spent + behind.spent
+            spent = ahead.spent + behind.spent
             turn *= 2
         return None
 
