@@ -71,17 +71,25 @@ class World:
         self.told = 0
 
     async def begin(self) -> None:
-        """All workers say hello; some are members of a channel."""
+        """All workers say hello, and one script; some are members of a channel."""
         for number in range(AGENTS):
             slots = self.random.choice((1, 1, 2))
             channels = [self.channel[1:]] if number in (0, 2) else []
             worker = await self.net.worker(f"w{number}", slots, channels=channels)
-            if channels:
-                self.members.append(worker.agent)
-            self.workers[worker.agent] = worker
-            self.slots[worker.agent] = slots
+            self.enlist(worker, slots)
             worker.on_event = lambda event, worker=worker: self.handle(worker, event)
-            self.watch(worker)
+        script = await self.net.peer("script", channels=[self.channel[1:]])
+        self.enlist(script, 1)
+        self.executions[script.agent, "main"] = Running(script.agent, "main")
+        script.strands["main"] = {"alive": [""], "awaited": []}
+        self.members = [self.net.name(name) for name in ("w0", "w2", "script")]
+        self.reading = asyncio.ensure_future(self.reads(script))
+
+    def enlist(self, worker: Peer, slots: int) -> None:
+        """One more that may be asked."""
+        self.workers[worker.agent] = worker
+        self.slots[worker.agent] = slots
+        self.watch(worker)
 
     def watch(self, worker: Peer) -> None:
         """Look at everything that comes for *worker*, before its tasks do."""
@@ -120,11 +128,8 @@ class World:
 
     async def is_quiet(self) -> None:
         """All handlers have ended, and nothing more was delivered."""
-        handlers = -1
-        while handlers != len(self.net.tasks):
-            handlers = len(self.net.tasks)
-            await asyncio.gather(*self.net.tasks)
-            await self.net.settled()
+        while not all(task.done() for task in self.net.tasks) or await self.net.waits():
+            await asyncio.gather(*self.net.tasks, asyncio.sleep(0.02))
 
     # what is true
 
@@ -166,6 +171,9 @@ class World:
         return any(self.serves(member, request_id, free) for member in members)
 
     def serves(self, agent: str, request_id: str, free: set[Running]) -> bool:
+        main = self.executions.get((agent, "main"))
+        if main is not None:
+            return main in free
         execution = self.executions.get((agent, request_id))
         if execution is not None:
             return not execution.answers or execution in free
@@ -194,6 +202,15 @@ class World:
         else:
             await self.answers(worker, event)
         del self.executions[key]
+
+    async def reads(self, script: Peer) -> None:
+        """A script's own loop: one event after the other, all of them handled by main."""
+        main = self.executions[script.agent, "main"]
+        while True:
+            event = (await script.inbox.take(lambda a: a.kind == "event", "event", 60)).body
+            for _ in range(self.random.choice((0, 1)) if event["data"] else 0):
+                await self.step(script, event, main)
+            await self.answers(script, event)
 
     async def answers(self, worker: Peer, event: Json, **fields: object) -> None:
         self.answer_sent.add(event["id"])
@@ -227,7 +244,7 @@ class World:
         self, worker: Peer, event: Json, execution: Running, n: int, need: int, strand: str = ""
     ) -> Wait:
         wait = self.enter(worker, event, execution, n, need, strand)
-        fields: Json = {"execution": event["id"], "timeout_s": MISSED_S}
+        fields: Json = {"execution": execution.id, "timeout_s": MISSED_S}
         if n > 1:
             fields["group"] = {"id": new_id(), "n": n, "need": need}
         if strand:
@@ -245,14 +262,14 @@ class World:
             self.target[request_id] = self.random.choice([*self.workers, *self.workers, self.channel])
             self.source[request_id] = worker.agent
         if not strand:
-            worker.strands[event["id"]]["alive"] = []
+            worker.strands[execution.id]["alive"] = []
         execution.waits[strand] = wait
         return wait
 
     def closed(self, worker: Peer, event: Json, execution: Running, strand: str = "") -> None:
         execution.waits.pop(strand)
         if not strand:
-            worker.strands[event["id"]]["alive"] = [""]
+            worker.strands[execution.id]["alive"] = [""]
 
     async def waits(
         self, worker: Peer, event: Json, execution: Running, n: int, need: int, strand: str = ""
@@ -271,14 +288,14 @@ class World:
 
     async def gathers(self, worker: Peer, event: Json, execution: Running) -> None:
         """Two tasks that the execution waits for; one may end before the other."""
-        worker.strands[event["id"]]["alive"] = ["j1", "j2"]
+        worker.strands[execution.id]["alive"] = ["j1", "j2"]
 
         async def branch(strand: str) -> None:
-            worker.strands[event["id"]]["alive"].remove(strand)
+            worker.strands[execution.id]["alive"].remove(strand)
             await self.waits(worker, event, execution, 1, 1, strand)
 
         await asyncio.gather(branch("j1"), branch("j2"))
-        worker.strands[event["id"]] = {"alive": [""], "awaited": []}
+        worker.strands[execution.id] = {"alive": [""], "awaited": []}
 
     async def asks(self, worker: Peer, event: Json, execution: Running) -> None:
         """An ask, and then a wait for its answer."""
@@ -286,9 +303,9 @@ class World:
         request_id = wait.ids[0]
         target = self.target[request_id]
         await worker.ask(
-            target, data=event["data"] - 1, id=request_id, timeout_s=MISSED_S, execution=event["id"]
+            target, data=event["data"] - 1, id=request_id, timeout_s=MISSED_S, execution=execution.id
         )
-        opened = await worker.wait_open({"kind": "reply", "id": request_id}, execution=event["id"])
+        opened = await worker.wait_open({"kind": "reply", "id": request_id}, execution=execution.id)
         ends = [asyncio.ensure_future(worker.outcome(i, MISSED_S + 5)) for i in (request_id, opened["id"])]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
@@ -300,35 +317,42 @@ class World:
     async def background(self, worker: Peer, event: Json, execution: Running) -> None:
         task = asyncio.ensure_future(self.waits(worker, event, execution, 1, 1, strand="s1"))
         await asyncio.sleep(self.random.random() / 100)
-        worker.strands[event["id"]] = {"alive": [], "awaited": ["s1"] if "s1" in execution.waits else []}
+        worker.strands[execution.id] = {"alive": [], "awaited": ["s1"] if "s1" in execution.waits else []}
         execution.awaits_strand = True
         await task
         execution.awaits_strand = False
-        worker.strands[event["id"]] = {"alive": [""], "awaited": []}
+        worker.strands[execution.id] = {"alive": [""], "awaited": []}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_what_is_told_is_true_and_what_is_true_is_told(net: Net, seed: int) -> None:
     world = World(net, seed)
     await world.begin()
-    cli = await net.peer("cli", main_runs=True, pools=[])
+    try:
+        outcomes = await ask_around(world)
+        assert not world.faults, world.faults
+        assert {o["outcome"] for o in outcomes} == {"reply"}
+        assert all(o["event"]["data"] == o["request_id"] for o in outcomes)
+        async with asyncio.timeout(MISSED_S + 5):
+            await world.is_quiet()
+    finally:
+        world.reading.cancel()
+        await asyncio.gather(world.reading, return_exceptions=True)
+    assert not world.faults, world.faults
+    assert all(len(ends) == 1 for ends in world.ended.values()), "one Outcome for each"
+    assert all(times == 1 for times in world.ran.values()), "nothing runs twice"
+
+
+async def ask_around(world: World) -> list[Json]:
+    """Somebody outside asks everybody; how it ended."""
+    cli = await world.net.peer("cli", pools=[])
     asked = []
     for _ in range(REQUESTS):
         request_id = new_id()
         target = world.random.choice(list(world.workers))
         world.target[request_id], world.source[request_id] = target, cli.agent
-        receipt = await cli.ask(
-            target, data=world.random.choice((1, 2, 3)), id=request_id, timeout_s=MISSED_S
-        )
+        data = world.random.choice((1, 2, 3))
+        receipt = await cli.ask(target, data=data, id=request_id, timeout_s=MISSED_S)
         assert receipt["ok"]
         asked.append(request_id)
-    outcomes = [await cli.outcome(i, MISSED_S + 5) for i in asked]
-    assert not world.faults, world.faults
-    assert {o["outcome"] for o in outcomes} == {"reply"}
-    assert all(o["event"]["data"] == o["request_id"] for o in outcomes)
-    async with asyncio.timeout(MISSED_S + 5):
-        await world.is_quiet()
-    assert not world.faults, world.faults
-    assert all(len(ends) == 1 for ends in world.ended.values()), "one Outcome for each"
-    assert all(times == 1 for times in world.ran.values()), "nothing runs twice"
-    assert not await net.waits()
+    return [await cli.outcome(i, MISSED_S + 5) for i in asked]
