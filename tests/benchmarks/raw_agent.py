@@ -65,7 +65,8 @@ class RawAgent:
         self.held: dict[str, float] = {}
         self.held_came = asyncio.Event()
         self.surprises: list[str] = []
-        """Outcomes of requests that are not open any more: there should be none."""
+        """Second outcomes that nobody asked for, or that contradict the first: there should be none."""
+        self._named: dict[str, str] = {}
         self._open: dict[str, tuple[asyncio.Future[Outcome], float, str | None]] = {}
         self._client = client
         self._subjects = subjects
@@ -146,6 +147,7 @@ class RawAgent:
         """Send a heartbeat; returns when the gateway has answered it, and with it all that was sent before."""
         old = time.monotonic() - HEARTBEAT_S
         still_open = [one for one, (_, since, _) in self._open.items() if since < old]
+        self._named |= dict.fromkeys(still_open, "")
         held = [Held(one) for one, since in self.held.items() if since < old]
         answer = await self.ask("heartbeat", Heartbeat(self.session, still_open, held, self._seen))
         pulse = msgspec.json.decode(answer.data, type=Pulse)
@@ -158,16 +160,23 @@ class RawAgent:
     async def _on_message(self, msg: Msg) -> None:
         what = msg.subject[self._out :]
         if what == "outcome":
-            outcome = _outcome.decode(msg.data)
-            waiting = self._open.pop(outcome.request_id, None)
-            if waiting is None:
-                self.surprises.append(outcome.request_id)
-            elif not waiting[0].done():  # else: given up
-                waiting[0].set_result(outcome)
+            self._settle(_outcome.decode(msg.data))
         elif what.startswith("event."):
             await self._event(_event.decode(msg.data))
         elif what == f"control.{CONTROL_CONFIRM}":
             await self.tell("facts", self._facts(_confirm.decode(msg.data)))
+
+    def _settle(self, outcome: Outcome) -> None:
+        waiting = self._open.pop(outcome.request_id, None)
+        if waiting is None:
+            # A heartbeat that names an open id has its outcome repeated, if that was on its way already.
+            if self._named.get(outcome.request_id) != outcome.outcome:
+                self.surprises.append(f"{outcome.request_id} {outcome.outcome}")
+            return
+        if outcome.request_id in self._named:
+            self._named[outcome.request_id] = outcome.outcome
+        if not waiting[0].done():  # else: given up
+            waiting[0].set_result(outcome)
 
     async def _event(self, event: Event) -> None:
         if event.seq is not None:
