@@ -5,10 +5,12 @@ few steps, or because it met a node that it was just about to prove, is left to 
 """
 
 from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
-from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.model import Model, ResourceRow
 
 DEPTH_MAX = 40
 """Nested proofs: the only recursion here, and bounded by this."""
+AHEAD_MAX = 32
+"""Places ahead in a queue that are looked at."""
 
 
 class Proof:
@@ -76,8 +78,8 @@ class Proof:
         row = self._model.resources.get(condition.target)
         if row is None or row.capacity is None:
             return True
-        if row.fifo and (row.queue[0][0] != wait or (len(row.queue) > 1 and row.queue[1][0] == wait)):
-            return False  # not at the head by itself
+        if row.fifo and not self._at_head(row, wait, depth):
+            return False
         left = row.capacity - row.held_units
         if condition.units <= left:
             return True
@@ -89,4 +91,14 @@ class Proof:
                 left += units
                 if condition.units <= left:
                     return True
+        return False
+
+    def _at_head(self, row: ResourceRow, wait: int, depth: int) -> bool:
+        """Whether everybody ahead of *wait*, which has one place in the queue, is proved to go on."""
+        for at, entry in enumerate(row.queue[:AHEAD_MAX]):
+            if entry[0] == wait:
+                return at + 1 == len(row.queue) or row.queue[at + 1][0] != wait
+            self.spent += 1
+            if self.spent > self._steps or not self.goes(entry[3], depth + 1):
+                return False
         return False

@@ -8,43 +8,18 @@ changes meanwhile, what it finds must be confirmed (see `sweep`).
 from bisect import bisect_left
 from collections.abc import Collection, Set
 
-from msgspec import Struct
-
 from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
 from unknot_gateway.core.graph.model import SPOT_BITS, Model, Place, ResourceRow, WaitRow
+from unknot_gateway.core.graph.pools import NO_CELL, Entered, Pool
 
 GOES, PENDING, STANDS = range(3)
 """What is known of a node or a condition: it goes on (is true), that is open yet, it stands still (is false)."""
 
-NO_CELL = -1
-"""Of an entry whose waiter is known to be stuck: it makes nothing true here."""
 NOBODY, MANY = -2, -1
 """What made a cell true, when it is not the spot of one place in a queue."""
 
 HOLDERS_LOOKED_AT = 8
 """Of a resource with more, only free units are known to be had before all that its holders wait for is looked at."""
-
-Entered = tuple[int, int, int, int, int]
-"""An entry of a queue, and the cell that it fires when it is served."""
-
-
-class Pool(Struct, gc=False):
-    """A resource as the reduction sees it; the places before the cursor are served or gone."""
-
-    row: ResourceRow
-    places: list[Entered]
-    base: int = 0
-    """Units that are not held by known stuck nodes."""
-    held: int = 0
-    """Units held by nodes of the region that have not gone on."""
-    kept: int = 0
-    """Units served to places that have not left."""
-    cursor: int = 0
-    scanned: int = 0
-    """Entries of the queue whose waiters were taken into the region."""
-    late: list[int] = []
-    """Places passed by the cursor that count for nothing, but whose own condition may still become true."""
-    sealed: bool = False
 
 
 class Reduction:
@@ -74,12 +49,11 @@ class Reduction:
         self.spent = 0
         self._open: set[int] = set()
         self._unmet: dict[int, int] = {}
-        # Places in queues that count for nothing: whose wait is, or can be, over without them.
-        self.left: set[Place] = set()
-        # By slot, which is a wait: true conditions that are missing, and who waits.
+        self.left: set[Place] = set()  # places in queues whose wait is, or can be, over without them
+        # By slot, a wait: true conditions that are missing, and who waits.
         self._need: list[int] = []
         self._waiter: list[int] = []
-        # By cell, which is a condition that was open when it was entered: its slot, and what made it true.
+        # By cell, a condition that was open when it was entered: its slot, and what made it true.
         self._slot: list[int] = []
         self._by: list[int] = []
         self._watch: dict[int, list[int]] = {}  # node -> cells
