@@ -12,7 +12,7 @@ from typing import Final
 from unknot_gateway.core import policy
 from unknot_gateway.core.effects import SendControl, SendNotice
 from unknot_gateway.core.graph import Core
-from unknot_gateway.core.incidents import Incident, Members
+from unknot_gateway.core.incidents import Incident, Members, Reading
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.records import Message, OpenWait, Session
 from unknot_gateway.core.settle import Settle
@@ -82,23 +82,22 @@ class Detector:
         nodes = frozenset(core.members)
         if any(not incident.nodes.isdisjoint(nodes) for incident in self.incidents.values()):
             return
-        digest = self._members.digest(core)
-        if digest in self.decided or len(self.incidents) >= self._t.limits.incidents_max:
+        reading = self._members.read(core)
+        if reading.digest in self.decided or len(self.incidents) >= self._t.limits.incidents_max:
             return
         self._t.count("suspicions")
-        sessions = self._members.sessions(core)
-        asked: dict[Session, bodies.Facts | None] = {s: None for s in sessions if s.said_hello}
-        named = frozenset(part.id for part in self._members.parts(core))
-        incident = Incident(self._t.new_id("i"), digest, nodes, now, asked, named, closing)
+        asked: dict[Session, bodies.Facts | None] = {s: None for s in reading.sessions if s.said_hello}
+        named = frozenset(part.id for part in reading.parts)
+        incident = Incident(self._t.new_id("i"), reading.digest, nodes, now, asked, named, closing)
         self.incidents[incident.id] = incident
-        self._ask(incident, core)
+        self._ask(incident, reading)
         if asked:
             self._t.deadlines.set("probe", incident.id, now + self._t.config.probe_s)
         else:
             self._judge(incident, now)
 
-    def _ask(self, incident: Incident, core: Core) -> None:
-        for session, question in self._members.questions(incident, core).items():
+    def _ask(self, incident: Incident, reading: Reading) -> None:
+        for session, question in self._members.questions(incident, reading).items():
             self._t.out.append(SendControl(session.name, session.id, CONTROL_CONFIRM, question))
 
     # -- probe
@@ -178,16 +177,18 @@ class Detector:
             running=self._members.running(incident, now),
             ignore=self._members.not_awaited(incident),
         )
-        cores = [core for core in cores if self._members.is_sound(incident, core)]
-        if not cores:
+        found = [
+            reading for core in cores if self._members.is_sound(incident, reading := self._members.read(core))
+        ]
+        if not found:
             if incident.read == 1 or incident.is_complete:
                 self._retract(incident, now)
             return
-        if incident.read == 1 and any(self._members.evidence(core) == "reported" for core in cores):
+        if incident.read == 1 and any(self._members.evidence(reading) == "reported" for reading in found):
             self._read_again(incident, now)
             return
         self._close(incident)
-        decisions = [policy.decide(self._t, self._members, incident, core, now) for core in cores]
+        decisions = [policy.decide(self._t, self._members, incident, reading, now) for reading in found]
         for decision in decisions:
             self._carry_out(decision, now)
         self._release(incident, now)
@@ -209,7 +210,7 @@ class Detector:
             return
         for core in self._t.waiting.graph.cores():
             if not incident.nodes.isdisjoint(core.members):
-                self._ask(incident, core)
+                self._ask(incident, self._members.read(core))
                 return
         self._retract(incident, now)
 
@@ -251,7 +252,8 @@ class Detector:
     def _look_around(self, incident: Incident, now: float) -> None:
         """The core may have grown or moved while it was probed: what is another core now is taken up at once."""
         for core in self._t.waiting.graph.cores():
-            if not incident.nodes.isdisjoint(core.members) and self._members.digest(core) != incident.digest:
+            is_near = not incident.nodes.isdisjoint(core.members)
+            if is_near and self._members.read(core).digest != incident.digest:
                 self._suspect(core, None, now)
 
     def _close(self, incident: Incident) -> None:

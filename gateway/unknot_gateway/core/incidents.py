@@ -47,27 +47,48 @@ class Incident(Struct, eq=False):
         return self.read == 2 and self.beats.get(session, 0) >= beats_needed
 
 
+Part = Message | OpenWait
+"""A request or a wait of its own that one member waits for."""
+
+
+class Reading(Struct, eq=False):
+    """A core of the graph in the core's records; true only until the graph changes."""
+
+    core: Core
+    strands: list[Strand]
+    sessions: list[Session]
+    """Of the members, each once, by agent and age."""
+    waits: list[Wait]
+    """The members' own; an execution's wait for its strand is not one."""
+    parts: list[Part]
+    """What of the waits is open and cannot come true."""
+    is_whole: bool
+    """Whether each of the waits has such a part."""
+    digest: str
+    """Names the core by its waits and their generations: a retry that deadlocks again is another one."""
+
+
 class Members:
-    """Reads a core of the graph in the core's records."""
+    """Reads cores, and what their members say."""
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
 
-    def strands(self, core: Core) -> list[Strand]:
-        """The nodes of *core*."""
-        strands = self._t.waiting.strands
-        return [strands[node] for node in core.members]
+    def read(self, core: Core) -> Reading:
+        """*core* in the core's records."""
+        waiting = self._t.waiting
+        strands = [waiting.strands[node] for node in core.members]
+        sessions = sorted(
+            {s.session for s in strands}, key=lambda session: (session.name, session.generation)
+        )
+        waits = [wait for handle in core.waits if (wait := waiting.waits.get(handle)) is not None]
+        parts_of = [self.open_parts(wait) for wait in waits]
+        parts = [part for found in parts_of for part in found]
+        named = sorted((str(part.id), generation_of(part)) for part in parts)
+        digest = blake2b(repr(named).encode(), digest_size=16).hexdigest()
+        return Reading(core, strands, sessions, waits, parts, bool(parts) and all(parts_of), digest)
 
-    def sessions(self, core: Core) -> list[Session]:
-        """Sessions of the members, each once, by agent and age."""
-        found = {strand.session for strand in self.strands(core)}
-        return sorted(found, key=lambda session: (session.name, session.generation))
-
-    def waits(self, core: Core) -> list[Wait]:
-        """The members' own waits in *core*; an execution's wait for its strand is not one."""
-        return [wait for handle in core.waits if (wait := self._t.waiting.waits.get(handle)) is not None]
-
-    def open_parts(self, wait: Wait) -> list[Message | OpenWait]:
+    def open_parts(self, wait: Wait) -> list[Part]:
         """What of *wait* is still open and cannot come true now."""
         if wait.opened is not None:
             return [wait.opened]
@@ -76,29 +97,17 @@ class Members:
         false = set(self._t.waiting.graph.false_conditions(wait.handle))
         return [message for message in wait.messages if message.is_open and message.index in false]
 
-    def parts(self, core: Core) -> list[Message | OpenWait]:
-        """Every open request and wait of *core* that cannot end."""
-        return [part for wait in self.waits(core) for part in self.open_parts(wait)]
-
-    def is_sound(self, incident: Incident, core: Core) -> bool:
-        """Whether every wait of *core* is one that is open, and was asked about where somebody could be asked."""
-        waits = self.waits(core)
-        parts = [self.open_parts(wait) for wait in waits]
-        return bool(parts) and all(
-            found and all(part.id in incident.named or not owner_of(part).said_hello for part in found)
-            for found in parts
+    def is_sound(self, incident: Incident, reading: Reading) -> bool:
+        """Whether every wait of the core is open, and was asked about where somebody could be asked."""
+        return reading.is_whole and all(
+            part.id in incident.named or not owner_of(part).said_hello for part in reading.parts
         )
 
-    def digest(self, core: Core) -> str:
-        """Names *core* by its waits and their generations: a retry that deadlocks again is another one."""
-        named = sorted((str(part.id), generation_of(part)) for part in self.parts(core))
-        return blake2b(repr(named).encode(), digest_size=16).hexdigest()
-
-    def evidence(self, core: Core) -> Evidence:
-        """The weakest ground that *core* rests on."""
-        if any(self._is_reported(wait) for wait in self.waits(core)):
+    def evidence(self, reading: Reading) -> Evidence:
+        """The weakest ground that the core rests on."""
+        if any(self._is_reported(wait) for wait in reading.waits):
             return "reported"
-        if any(not session.said_hello for session in self.sessions(core)):
+        if any(not session.said_hello for session in reading.sessions):
             return "assumed"
         return "observed"
 
@@ -108,18 +117,18 @@ class Members:
         on = wait.opened.body.on
         return any(on[at].kind not in _SEEN for at in self._t.waiting.graph.false_conditions(wait.handle))
 
-    def questions(self, incident: Incident, core: Core) -> dict[Session, bodies.Confirm]:
-        """What each session of *core* that can be asked is asked."""
+    def questions(self, incident: Incident, reading: Reading) -> dict[Session, bodies.Confirm]:
+        """What each session of the core that can be asked is asked."""
         waits: dict[Session, list[bodies.ConfirmWait]] = {}
         held: dict[Session, set[str]] = {}
         executions: dict[Session, list[str]] = {}
-        for strand in self.strands(core):
+        for strand in reading.strands:
             named = executions.setdefault(strand.session, [])
             if strand.execution not in named:
                 named.append(strand.execution)
             if EventId(strand.execution) in strand.session.held:
                 held.setdefault(strand.session, set()).add(strand.execution)
-        for part in self.parts(core):
+        for part in reading.parts:
             waits.setdefault(owner_of(part), []).append(bodies.ConfirmWait(part.id, generation_of(part)))
             for leg in part.legs if isinstance(part, Message) else ():
                 if leg.session is not None:
@@ -134,9 +143,7 @@ class Members:
             for session in incident.asked
         }
 
-    def contradicted(
-        self, incident: Incident, named: frozenset[str], session: Session
-    ) -> list[Message | OpenWait]:
+    def contradicted(self, incident: Incident, named: frozenset[str], session: Session) -> list[Part]:
         """Waits of *session* that were asked about and are not *named* as open: they have ended there."""
         return [item for item in session.open.values() if item.id in incident.named and item.id not in named]
 
@@ -184,11 +191,11 @@ class Members:
         return found
 
 
-def owner_of(part: Message | OpenWait) -> Session:
+def owner_of(part: Part) -> Session:
     """The session that waits."""
     return part.source if isinstance(part, Message) else part.session
 
 
-def generation_of(part: Message | OpenWait) -> int:
+def generation_of(part: Part) -> int:
     """The wait's generation; a request's id never opens twice."""
     return part.body.generation if isinstance(part, OpenWait) else 0

@@ -6,8 +6,8 @@ from typing import Final
 from msgspec import Struct
 
 from unknot_gateway.core.graph import Core
-from unknot_gateway.core.incidents import Evidence, Incident, Members, generation_of, owner_of
-from unknot_gateway.core.records import Message, OpenWait, Session, Strand
+from unknot_gateway.core.incidents import Evidence, Incident, Members, Part, Reading, generation_of, owner_of
+from unknot_gateway.core.records import Message, Session, Strand
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import MAIN
@@ -21,21 +21,20 @@ class Decision(Struct):
     """What is done about one confirmed core: *fails* end, the rest is only told."""
 
     event: bodies.DeadlockDetected
-    fails: list[Message | OpenWait]
+    fails: list[Part]
     told: list[Session]
     """Sessions of the members."""
     tails: dict[Session, list[str]]
     """Sessions stuck only behind the core, and their waits that are."""
 
 
-def decide(tables: Tables, members: Members, incident: Incident, core: Core, now: float) -> Decision:
+def decide(tables: Tables, members: Members, incident: Incident, reading: Reading, now: float) -> Decision:
     """Apply the network's policy to a confirmed core."""
-    evidence = members.evidence(core)
-    parts = members.parts(core)
-    fails = _failing(tables, incident, parts, evidence)
-    tails = _tails(tables, members, core)
-    event = _event(tables, members, incident, core, parts, evidence, tails, now)
-    return Decision(event, fails, members.sessions(core), tails)
+    evidence = members.evidence(reading)
+    fails = _failing(tables, incident, reading.parts, evidence)
+    tails = _tails(tables, members, reading.core)
+    event = _event(tables, incident, reading, evidence, tails, now)
+    return Decision(event, fails, reading.sessions, tails)
 
 
 def outcome_error(event: bodies.DeadlockDetected) -> bodies.Error:
@@ -55,9 +54,7 @@ def outcome_error(event: bodies.DeadlockDetected) -> bodies.Error:
     )
 
 
-def _failing(
-    tables: Tables, incident: Incident, parts: list[Message | OpenWait], evidence: Evidence
-) -> list[Message | OpenWait]:
+def _failing(tables: Tables, incident: Incident, parts: list[Part], evidence: Evidence) -> list[Part]:
     config = tables.config
     if config.policy == "shadow" or (evidence == "assumed" and not config.assume_serial):
         return []
@@ -84,22 +81,20 @@ def _tails(tables: Tables, members: Members, core: Core) -> dict[Session, list[s
 
 def _event(
     tables: Tables,
-    members: Members,
     incident: Incident,
-    core: Core,
-    parts: list[Message | OpenWait],
+    reading: Reading,
     evidence: Evidence,
     tails: dict[Session, list[str]],
     now: float,
 ) -> bodies.DeadlockDetected:
-    strands = [tables.waiting.strands[node] for node in core.cycle]
-    cycle = _agents(strands)
-    remedy = _remedy(members.strands(core), cycle)
+    parts = reading.parts
+    cycle = _agents([tables.waiting.strands[node] for node in reading.core.cycle])
+    remedy = _remedy(reading.strands, cycle)
     shown = cycle if len(cycle) <= REPORTED_ENTRIES_MAX else [*cycle[: REPORTED_ENTRIES_MAX - 1], cycle[-1]]
     arrows = " -> ".join(shown if len(cycle) <= REPORTED_ENTRIES_MAX else [*shown[:-1], "…", shown[-1]])
     return bodies.DeadlockDetected(
         incident.id,
-        members.digest(core),
+        reading.digest,
         tables.network,
         shown,
         [_member_wait(part, now) for part in parts[:REPORTED_ENTRIES_MAX]],
@@ -109,7 +104,7 @@ def _event(
         evidence,
         remedy,
         f"deadlock: {arrows}; {remedy}",
-        len({strand.session.name for strand in members.strands(core)}),
+        len({session.name for session in reading.sessions}),
         len(parts),
         len({session.name for session in tails}),
         RETRY_AFTER_S,
@@ -129,7 +124,7 @@ def _agents(strands: Sequence[Strand]) -> list[str]:
     return [*names, names[0]]
 
 
-def _member_wait(part: Message | OpenWait, now: float) -> bodies.MemberWait:
+def _member_wait(part: Part, now: float) -> bodies.MemberWait:
     session = owner_of(part)
     if isinstance(part, Message):
         envelope = part.envelope
