@@ -45,3 +45,23 @@ def test_a_pool_that_stops_being_a_queue_serves_whoever_fits() -> None:
     assert script.report().deadlocked == ["A", "B"]
     script.apply(pool | {"fifo": False})
     assert script.report().deadlocked == ["A"]
+
+
+def test_a_stuck_node_that_is_about_to_be_let_go_does_not_hide_another() -> None:
+    script = Script(5)
+    permit, lock = {"resource": "permits"}, {"resource": "lock", "units": 2}
+    script.apply({"op": "resource", "id": "lock", "capacity": 1})
+    script.apply({"op": "resource", "id": "permits", "capacity": 1, "held": {"C": 1}})
+    on: list[tuple[str, str, list[Any]]] = [
+        ("w1", "F", [{"any": [permit, {"exec": "G"}]}]),
+        ("w2", "D", [permit, {"any": [{"exec": "A"}, {"resource": "slots"}]}]),
+        ("w3", "F", [permit]),
+        ("w4", "D", [permit]),
+        ("w5", "F", [{"resource": "slots"}]),
+    ]
+    for name, waiter, conditions in on:
+        script.apply({"op": "wait", "id": name, "waiter": waiter, "on": conditions})
+    assert script.report().deadlocked == ["D", "F"]
+    script.apply({"op": "wait", "id": "w3", "waiter": "E", "on": [lock], "gen": 2})
+    script.drain()
+    assert script.report().deadlocked == ["D", "E"]

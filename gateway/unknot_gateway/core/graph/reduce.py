@@ -295,7 +295,8 @@ class Reduction:
         while pool.cursor < len(places):
             wait, spot, units, _, cell = places[pool.cursor]
             if fifo and (wait, spot) in self.left:
-                pool.late.append(pool.cursor)
+                if cell != NO_CELL:
+                    pool.late.append(pool.cursor)
             elif units > max(0, pool.base - pool.held) - pool.kept:
                 break
             else:
