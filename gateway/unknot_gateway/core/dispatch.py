@@ -255,7 +255,7 @@ class Dispatch:
                 detached=body.detached,
             )
         message.was_delivered = True
-        if message.wait is not None:
+        if message.wait is not None or message.watchers:
             self._t.waiting.update(message)
         if leg.has_timer:
             self._drop_timers(leg)

@@ -3,7 +3,7 @@
 from unknot_gateway.core import marks
 from unknot_gateway.core.graph import OUTSIDE, Condition, any_of, execution
 from unknot_gateway.core.messages import Tombstone
-from unknot_gateway.core.records import OpenWait, Session
+from unknot_gateway.core.records import Message, OpenWait, Session
 from unknot_gateway.core.tables import Tables
 from unknot_gateway.core.waiting import condition_of, slot_condition
 from unknot_schemas import bodies, errors
@@ -139,16 +139,28 @@ class OpenWaits:
         )
         assert isinstance(need, int)
         wait.wait = waiting.open(strand, [self._condition(session, c) for c in body.on], need, opened=wait)
+        for index, condition in enumerate(body.on):
+            message = self._own_open(session, condition)
+            if message is not None:
+                still = [
+                    other for other in message.watchers if self._t.messages.waits.get(other[0].id) is other[0]
+                ]
+                message.watchers = (*still, (wait, index))
 
     def _condition(self, session: Session, condition: bodies.WaitCondition) -> Condition:
         """What the graph makes of it. What cannot be resolved counts as outside: never an edge."""
         if condition.kind == "reply":
-            message = self._t.messages.open.get(EventId(condition.id))
-            if message is not None and message.source is session:
+            message = self._own_open(session, condition)
+            if message is not None:
                 return condition_of(self._t.waiting, message)
         elif condition.kind == "agent":
             return self._agent(condition.id)
         return OUTSIDE
+
+    def _own_open(self, session: Session, condition: bodies.WaitCondition) -> Message | None:
+        """The open request of *session* whose answer *condition* is; None if it is none."""
+        message = self._t.messages.open.get(EventId(condition.id)) if condition.kind == "reply" else None
+        return message if message is not None and message.source is session else None
 
     def _agent(self, name: str) -> Condition:
         """An agent as a whole can go on while any slot or the main of any live session can."""

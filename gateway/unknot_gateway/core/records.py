@@ -166,6 +166,8 @@ class Message(Struct, eq=False):
     was_delivered: bool = False
     reported_running: bool = False
     omitted: int = 0
+    watchers: "tuple[tuple[OpenWait, int], ...]" = ()
+    """Waits that its sender opened for its answer, and the place of their condition."""
     is_unentered: bool = False
     """Its wait is left out of the graph as long as it cannot matter."""
     is_open: bool = True

@@ -281,6 +281,8 @@ class Settle:
             self._t.waiting.settle(message, answered=answered)
         elif message.wait is not None:
             self._t.waiting.close(message.wait)
+        if message.watchers:
+            self._t.waiting.answered(message)
         message.wait = None
         message.is_unentered = False
 

@@ -209,6 +209,8 @@ class Waiting:
 
     def update(self, message: Message) -> None:
         """What *message* hangs on has changed."""
+        if message.watchers:
+            self._change_watchers(message, condition_of(self, message))
         if message.is_unentered:
             if message.legs[0].by is not None:
                 self.open_message(message)
@@ -223,6 +225,17 @@ class Waiting:
         if wait is not None and wait.handle in self.waits:
             self.graph.change(wait.handle, message.index, OUTSIDE if answered else NEVER)
             self.is_touched = True
+
+    def answered(self, message: Message) -> None:
+        """*message* has ended: who opened a wait for its answer can go on."""
+        self._change_watchers(message, OUTSIDE)
+        message.watchers = ()
+
+    def _change_watchers(self, message: Message, condition: Condition) -> None:
+        for opened, index in message.watchers:
+            if opened.wait is not None and opened.wait.handle in self.waits:
+                self.graph.change(opened.wait.handle, index, condition)
+                self.is_touched = True
 
     def _imply(self, strand: Strand) -> None:
         own = self.strand(strand.session, strand.execution)
