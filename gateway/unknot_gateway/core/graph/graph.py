@@ -272,7 +272,10 @@ class Graph:
 
     def tail_of(self, core: Core) -> list[Node]:
         """Who is stuck behind *core* and belongs to no core itself; by label."""
-        return [Node(node) for node in tail_of(self._model, core, self.cores())]
+        cores = self.cores()
+        if sum(len(each.members) for each in cores) == len(self._model.stuck):
+            return []
+        return [Node(node) for node in tail_of(self._model, core, cores)]
 
     def orphaned(self) -> set[Node]:
         """Who is stuck only behind a lost node; lost nodes are not among them."""
@@ -300,6 +303,9 @@ class Graph:
         Nothing is changed. A core is around *nodes* when it has one of them as a member.
         """
         self._checks.settle()
+        stuck, waits = self._model.stuck, self._model.waits
+        if stuck.isdisjoint(running) and not any(waits[wait].waiter in stuck for wait in ignore if wait in waits):
+            return [core for core in self.cores() if not set(nodes).isdisjoint(core.members)]
         return remaining_cores(self._model, nodes, running, ignore)
 
     def chain(self, wait: Wait, limit: int) -> list[Node]:
