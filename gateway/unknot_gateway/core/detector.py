@@ -80,9 +80,11 @@ class Detector:
 
     def _suspect(self, core: Core, closing: Message | None, now: float) -> None:
         nodes = frozenset(core.members)
-        if any(not incident.nodes.isdisjoint(nodes) for incident in self.incidents.values()):
+        if any(i.read == 1 and not i.nodes.isdisjoint(nodes) for i in self.incidents.values()):
             return
         reading = self._members.read(core)
+        if any(incident.digest == reading.digest for incident in self.incidents.values()):
+            return  # a second read takes long: only another core is asked about beside it
         if reading.digest in self.decided or len(self.incidents) >= self._t.limits.incidents_max:
             return
         self._t.count("suspicions")

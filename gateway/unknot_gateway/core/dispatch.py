@@ -20,7 +20,7 @@ class Dispatch:
         """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
         agent, message = leg.agent, leg.message
         admission = self._t.admission
-        if self._reconcile.has_begun and self._claimed(leg) is not None:
+        if self._claimed(leg) is not None:
             return None
         if self._t.is_reconciling:
             return self._place_later(leg)
@@ -53,26 +53,51 @@ class Dispatch:
         self._hand_over(leg, pool.session, pool, now)
 
     def deliver_expected(self, leg: Leg, expect: OpenWait, now: float) -> None:
-        """Hand the event to the wait that expects it: the waiting execution handles it, in no slot."""
+        """Hand the event to the wait that expects it, and which has its event then: no slot is taken."""
+        place = place_for(leg.message, expect)
+        assert place is not None
+        expect.taken.add(place)
+        if all(
+            at in expect.taken for at, condition in enumerate(expect.body.on) if condition.kind == "event"
+        ):
+            expect.session.agent.expects.pop(expect.id, None)
         self._hand_over(leg, expect.session, None, now, expected_by=expect)
 
     def expecting(self, message: Message, leg: Leg) -> OpenWait | None:
         """The open ``expect`` of the leg's agent that this event answers."""
-        for expect in leg.agent.expects.values():
-            for condition in expect.body.on:
-                wanted = condition.source in (None, message.source.name)
-                if wanted and condition.kind == "event" and matches(condition.id, message.type):
-                    return expect
-        return None
+        if self._t.is_reconciling or self._claimant(leg) is not None:
+            return None
+        return next(
+            (wait for wait in leg.agent.expects.values() if place_for(message, wait) is not None), None
+        )
+
+    def queued_for(self, expect: OpenWait) -> Leg | None:
+        """The oldest event in the queues of its agent that an ``expect`` just opened has been waiting for."""
+        legs = [leg for lane in expect.session.agent.lanes.values() for leg in lane.legs.values()]
+        fitting = [leg for leg in legs if place_for(leg.message, expect) is not None]
+        return min(fitting, key=lambda leg: leg.order) if fitting else None
 
     def free(self, leg: Leg, now: float) -> None:
         """The handler of *leg* has ended: its slot goes to the next in the queue."""
         session = leg.session
         leg.state = "ended"
+        self._t.waiting.promise_over(leg)
         if session is not None:
             session.held.pop(leg.message.id, None)
             session.unseen.pop(leg.number, None)
         self._handler_ended(leg, now)
+
+    def rehome(self, leg: Leg, pool: Pool | None) -> None:
+        """The pools of its session have changed: what runs takes a slot of *pool* (None: of none) from now on."""
+        if leg.pool is not None:
+            leg.pool.used -= 1
+            if leg.strand is not None:
+                self._t.waiting.slot_freed(leg, leg.pool)
+        leg.pool = pool
+        if pool is not None:
+            pool.used += 1
+            if leg.strand is not None:
+                self._t.waiting.slot_taken(leg, pool)
 
     def take_back(self, leg: Leg) -> None:
         """Undo the delivery of *leg* to a stand-in session: it is to be placed anew."""
@@ -90,8 +115,11 @@ class Dispatch:
         """The handler has returned, the answer comes later: from execution *by*, or from outside."""
         session = leg.session
         assert session is not None
+        if leg.is_expected and by is None:
+            return  # no handler has returned: who expected it owes the answer as before
         leg.state = "deferred"
-        leg.by = None if by is None else self._t.waiting.strand(session, ExecutionId(by))
+        if by is not None:
+            self._t.waiting.promised(leg, self._t.waiting.strand(session, ExecutionId(by)))
         self._t.waiting.update(leg.message)
         self._handler_ended(leg, now)
 
@@ -106,12 +134,12 @@ class Dispatch:
         self._t.admission.withdraw(leg)
         self._drop_timers(leg)
         leg.state, leg.pool = "ended", None
+        self._t.sessions.forget_if_gone(leg.agent)
 
     def repeat(self, leg: Leg) -> None:
         """Deliver again to the same session under the same number; its client knows what it had."""
         assert leg.session is not None
         self._t.count("redelivered")
-        leg.repeated = True
         self._send(leg, leg.session, redelivered=True)
 
     def nobody_listened(self, leg: Leg, now: float) -> bool:
@@ -188,13 +216,16 @@ class Dispatch:
 
     def _claimed(self, leg: Leg) -> Session | None:
         """After an epoch change: the session that said it holds or has answered this request gets it, no other."""
-        for session in leg.agent.sessions.values():
-            claim = session.claims.pop(leg.message.id, None) if session.claims else None
-            if claim is None:
-                continue
-            self._adopt(leg, session, claim)
-            return session
-        return None
+        session = self._claimant(leg)
+        if session is not None:
+            self._adopt(leg, session, session.claims.pop(leg.message.id))
+        return session
+
+    def _claimant(self, leg: Leg) -> Session | None:
+        if not self._reconcile.has_begun:
+            return None
+        sessions = leg.agent.sessions.values()
+        return next((session for session in sessions if leg.message.id in session.claims), None)
 
     def _adopt(self, leg: Leg, session: Session, claim: str) -> None:
         leg.session, leg.state = session, "running"
@@ -248,12 +279,13 @@ class Dispatch:
             self._t.waiting.started(leg, pool)
         else:
             body = expected_by.body
-            leg.strand = self._t.waiting.strand(
+            strand = self._t.waiting.strand(
                 session,
                 ExecutionId(body.execution or "main"),
                 StrandId(body.strand or ""),
                 detached=body.detached,
             )
+            self._t.waiting.expected(leg, strand)
         message.was_delivered = True
         if message.wait is not None or message.watchers:
             self._t.waiting.update(message)
@@ -309,6 +341,15 @@ class Dispatch:
             self._t.waiting.handler_ended(leg)
         if pool is not None and pool.lanes and pool.session.live:
             self.drain(pool, now)
+
+
+def place_for(message: Message, expect: OpenWait) -> int | None:
+    """The condition of *expect*, by index, that waits for an event like *message*."""
+    for at, condition in enumerate(expect.body.on):
+        wanted = condition.kind == "event" and condition.source in (None, message.source.name)
+        if wanted and at not in expect.taken and matches(condition.id, message.type):
+            return at
+    return None
 
 
 def patience_s(message: Message) -> float:

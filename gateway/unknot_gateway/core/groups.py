@@ -3,6 +3,7 @@
 from unknot_gateway.core.records import Group, Message, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
+from unknot_schemas.ids import MAIN, OWN_TASK, ExecutionId, StrandId
 from unknot_schemas.limits import GROUP_MEMBERS_MAX, TIMEOUT_MAX_S
 
 
@@ -23,14 +24,15 @@ class Groups:
                 errors.GROUP_CONFLICT, f"group {asked.id!r} needs 1 <= need <= n <= {GROUP_MEMBERS_MAX}"
             )
         key = (message.source.generation, asked.id)
-        strand = self._t.waiting.sender(message)
+        envelope = message.envelope
+        place = (ExecutionId(envelope.execution or MAIN), StrandId(envelope.strand or OWN_TASK))
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= self._t.limits.groups_max:
                 return bodies.Error(errors.OVER_LIMIT, "too many groups are open", {"retry_after_s": 1.0})
-            group = Group(asked.id, message.source, strand, asked.n, asked.need, now)
+            group = Group(asked.id, message.source, place, asked.n, asked.need, now)
             self._groups[key] = group
-        elif (group.n, group.need, group.strand) != (asked.n, asked.need, strand) or group.arrived >= group.n:
+        elif (group.n, group.need, group.place) != (asked.n, asked.need, place) or group.arrived >= group.n:
             return bodies.Error(
                 errors.GROUP_CONFLICT,
                 f"all {group.n} members of group {asked.id!r} share session, execution, strand, n and need",
@@ -56,6 +58,7 @@ class Groups:
         group = message.group
         assert group is not None
         group.open.pop(message.id, None)
+        group.ended[message.index] = answered
         if answered:
             group.answered += 1
         else:

@@ -168,7 +168,7 @@ class Intake:
                 return
             error = self._member_legs(message)
         elif error is None:
-            self._leg(message, self._t.sessions.agent(AgentId(message.target)))
+            error = self._target_leg(message)
         self._t.messages.add(message)
         if error is not None:
             self._refuse(message, error, now)
@@ -203,6 +203,14 @@ class Intake:
             return self._groups.join(message, message.envelope.group, now)
         return None
 
+    def _target_leg(self, message: Message) -> bodies.Error | None:
+        sessions, name = self._t.sessions, AgentId(message.target)
+        if name not in sessions.agents and sessions.is_full():
+            detail: dict[str, object] = {"retry_after_s": self._t.limits.retry_after_s}
+            return bodies.Error(errors.OVER_LIMIT, "too many agents are known; try again later", detail)
+        self._leg(message, sessions.agent(name))
+        return None
+
     def _leg(self, message: Message, agent: Agent) -> None:
         message.legs.append(Leg(message, agent, self._t.admission.next_order()))
 
@@ -221,6 +229,16 @@ class Intake:
             errors.UNREACHABLE, f"channel {channel!r} has no other member with a live session"
         )
 
+    def give_queued(self, wait_id: EventId, now: float) -> None:
+        """What has been in the queue for an ``expect`` before that was opened is taken out for it."""
+        expect = self._t.messages.waits.get(wait_id)
+        while expect is not None and expect.id in expect.session.agent.expects:
+            leg = self._dispatch.queued_for(expect)
+            if leg is None:
+                return
+            self._t.admission.withdraw(leg)
+            self._dispatch.deliver_expected(leg, expect, now)
+
     def joined(self, agent: Agent, channels: frozenset[str], now: float) -> None:
         """*agent* is a member of *channels* now: it gets the requests that found no member."""
         for channel in channels:
@@ -230,10 +248,15 @@ class Intake:
                     self._leg(message, agent)
                     self.place_again(message.legs[0], now)
 
-    def nobody_joined(self, message: Message, now: float) -> None:
-        """No member has come for *message* as long as it was willing to wait."""
-        self._memberless.get(message.target[1:], {}).pop(message.id, None)
-        self._refuse(message, self._no_member(message.target[1:]), now)
+    def nobody_joined(self, event_id: EventId, target: str, now: float) -> None:
+        """No member of *target* has come for a request as long as it was willing to wait, if it still waits."""
+        channel = target[1:]
+        waiting = self._memberless.get(channel, {})
+        message = waiting.pop(event_id, None)
+        if not waiting:
+            self._memberless.pop(channel, None)
+        if message is not None and message.is_open:
+            self._refuse(message, self._no_member(channel), now)
 
     def _no_member(self, channel: str) -> bodies.Error:
         return bodies.Error(
@@ -280,7 +303,7 @@ class Intake:
         for leg in message.legs:
             if leg.state != "parked" or not message.is_open:
                 continue
-            if leg.pool is not None and leg.pool.session.live and leg.pool.has_free_slot:
+            if leg.pool is not None and leg.pool.is_served and leg.pool.has_free_slot:
                 self._dispatch.deliver(leg, now)
             else:
                 self.place_again(leg, now)
@@ -288,11 +311,13 @@ class Intake:
     def place_again(self, leg: Leg, now: float) -> None:
         """Sessions have changed, or a probe is over: find *leg* its place anew."""
         leg.pool, leg.state = None, "absent"
+        leg.agent = self._t.sessions.agent(leg.agent.id)
         self._start(leg, now)
         if self._is_ready(leg):
             self._dispatch.deliver(leg, now)
         elif leg.message.is_open:
             self._t.waiting.update(leg.message)
+        self._owe_receipt(leg.message, now)
 
     @staticmethod
     def _is_ready(leg: Leg) -> bool:

@@ -74,6 +74,7 @@ class Kernel:
         Should it raise, which is a bug, what it had ordered so far leaves with the next fact.
         """
         tables = self.tables
+        tables.began_at = min(tables.began_at, now)
         match fact:
             case EventSeen():
                 self.intake.event(fact, now)
@@ -140,6 +141,7 @@ class Kernel:
         match body:
             case bodies.WaitOpen():
                 self.openwaits.open(session, body, reply_to, now)
+                self.intake.give_queued(EventId(body.id), now)
                 return
             case bodies.WaitClose():
                 self.openwaits.close(session, body, reply_to, now)
@@ -248,11 +250,10 @@ class Kernel:
                 raise AssertionError(f"nobody set a deadline of kind {kind!r}")
 
     def _patience_over(self, key: object, now: float) -> None:
+        assert isinstance(key, tuple)
         leg = self._leg(key)
         if leg is None:
-            assert isinstance(key, tuple)
-            if (message := self.tables.messages.open.get(key[0])) is not None:
-                self.intake.nobody_joined(message, now)
+            self.intake.nobody_joined(EventId(key[0]), str(key[1]), now)
         elif leg.state == "absent":
             text = f"agent {leg.agent.id!r} did not appear within wait_for_target_s: is it started?"
             self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)

@@ -18,6 +18,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Live sessions of one agent."""
     tokens_max: int = 100_000
     """Session tokens remembered as used, oldest first out."""
+    reconcile_s: float = 10.0
+    """Since the epoch's first fact: who resumes later than two usual heartbeats holds nobody up."""
     parked_replies_max: int = 10_000
     """Answers kept after an epoch change until their requests are sent again, oldest first out."""
     remembered_max: int = 100_000

@@ -108,6 +108,9 @@ class MessageTable:
     ) -> Tombstone:
         """Remember *event_id* as closed."""
         tombstone = Tombstone(digest, now, kind, targets, blocks, waiter)
+        before = self._closed.pop(event_id, None)
+        if before is not None:
+            self._let_go(before)
         self._closed[event_id] = tombstone
         if not len(self._closed) % _FORGET_EVERY or len(self._closed) > self._limits.remembered_max:
             self.forget_old(now)
@@ -137,15 +140,14 @@ class MessageTable:
             if tombstone.ended_at > oldest_at and len(closed) <= most:
                 return
             del closed[event_id]
-            if tombstone.outcome is not None:
-                self._let_go(tombstone)
-                if self._kept and self._kept[0] is tombstone:
-                    self._kept.popleft()
+            self._let_go(tombstone)
 
     def _let_go(self, tombstone: Tombstone) -> None:
         if tombstone.outcome is not None:
             tombstone.outcome = None
             self.kept_bytes -= tombstone.weight
+        while self._kept and self._kept[0].outcome is None:
+            self._kept.popleft()
 
 
 def digest_of(source: Hashable, target: str, event_type: str, data: bytes) -> int:

@@ -7,7 +7,7 @@ from unknot_gateway.core.intake import Intake, forgotten
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, Session
-from unknot_gateway.core.sessions import pools_of
+from unknot_gateway.core.sessions import pool_for, pools_of
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors, limits
@@ -62,7 +62,7 @@ class Reception:
         if known is not None and known.hello != hello:
             self._change_pools(known, hello, now)
         if hello.resume and known is None:
-            self._reconcile.resumed(session, hello)
+            self._reconcile.resumed(session, hello, now)
         self._place_waiting(session.agent, now)
         if session.channels:
             self._intake.joined(session.agent, session.channels, now)
@@ -136,10 +136,11 @@ class Reception:
     def _change_pools(self, session: Session, hello: bodies.Hello, now: float) -> None:
         """The session serves otherwise from now on; a main pool that is gone has no reader any more."""
         assert session.hello is not None
-        if (session.hello.pools, session.hello.concurrency) == (hello.pools, hello.concurrency):
+        before, session.hello = session.hello, hello
+        self._t.sessions.describe(session, hello)
+        if (before.pools, before.concurrency) == (hello.pools, hello.concurrency):
             return
-        old = session.pools
-        session.hello, session.pools = hello, pools_of(session, hello)
+        old, session.pools = session.pools, pools_of(session, hello)
         self._t.waiting.pools_added(session.pools)
         queued = self._t.admission.reroute(session.agent)
         error = bodies.Error(
@@ -149,6 +150,9 @@ class Reception:
             if leg.message.is_open and not leg.ended:
                 self._settle.end(leg.message, "refused", now, error=error)
             self._dispatch.free(leg, now)
+        for leg in session.held.values():
+            if leg.pool in old:
+                self._dispatch.rehome(leg, pool_for(session, leg.message.type))
         for leg in queued:
             if not leg.message.is_open:
                 continue
@@ -225,7 +229,8 @@ class Reception:
 
     def _compare_held(self, session: Session, named: list[bodies.Held], now: float) -> list[str]:
         states = {held.id: held.state for held in named}
-        not_held = [event_id for event_id in states if event_id not in session.held]
+        known = session.held.keys() | session.claims.keys()
+        not_held = [event_id for event_id in states if event_id not in known]
         complete = len(named) < limits.NAMED_IDS_MAX
         old = now - 2 * session.heartbeat_s
         for leg in list(session.held.values()):
@@ -246,6 +251,7 @@ class Reception:
             return
         leg.omitted = 0
         if leg.message.is_open and not leg.ended and leg.message.verb != "send" and not leg.repeated:
+            leg.repeated = True
             self._dispatch.repeat(leg)
             return
         self._t.count("slots.recovered")

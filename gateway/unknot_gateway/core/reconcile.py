@@ -26,8 +26,11 @@ class Reconcile:
         self._awaited: set[Session] = set()
         self._parked: OrderedDict[tuple[AgentId, EventId], tuple[float, ReplySeen]] = OrderedDict()
 
-    def resumed(self, session: Session, hello: bodies.Hello) -> None:
-        """*session* lived before this epoch: take what it says to hold, to have answered, and to wait for."""
+    def resumed(self, session: Session, hello: bodies.Hello, now: float) -> None:
+        """*session* lived before this epoch: take what it says to hold, to have answered, and to wait for.
+
+        Who comes late is taken in alone: nobody waits for it.
+        """
         for held in hello.held or ():
             session.claims[EventId(held.id)] = held.state
         for answered in hello.answered or ():
@@ -35,8 +38,10 @@ class Reconcile:
         session.resent = frozenset(EventId(event_id) for event_id in hello.open or ())
         session.resumed = True
         session.delivered = hello.seen
-        self._awaited.add(session)
-        self._t.is_reconciling = self.has_begun = True
+        self.has_begun = True
+        if now <= self._t.began_at + self._t.limits.reconcile_s:
+            self._awaited.add(session)
+            self._t.is_reconciling = True
         self._t.count("sessions.resumed")
 
     def settled(self, session: Session) -> bool:

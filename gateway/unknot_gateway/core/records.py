@@ -33,6 +33,11 @@ class Pool(Struct, eq=False):
     lanes: list["Lane"] = field(default_factory=list)
 
     @property
+    def is_served(self) -> bool:
+        """Whether its session is live and has not replaced it."""
+        return self.session.live and self in self.session.pools
+
+    @property
     def has_free_slot(self) -> bool:
         """Whether one more event can be handled now."""
         return self.slots is None or self.used < self.slots
@@ -54,6 +59,8 @@ class Strand(Struct, eq=False):
     node: Node
     detached: bool = False
     open_waits: int = 0
+    owed: int = 0
+    """Answers that it must give besides its own execution's: of requests it expected, or promised by a defer."""
     leg: "Leg | None" = None
     implied: GraphWait | None = None
     """The wait of the execution's own task for this strand, while this strand waits."""
@@ -131,6 +138,8 @@ class Leg(Struct, eq=False):
     event: bodies.Delivered | None = None
     omitted: int = 0
     repeated: bool = False
+    is_expected: bool = False
+    """Whether an ``expect`` took it: whoever expected it must answer it, in no slot."""
     may_be_known: bool = False
     """Whether its agent may have heard it before: a copy says so."""
     has_timer: bool = False
@@ -195,6 +204,8 @@ class OpenWait(Struct, eq=False):
     deadline_at: float
     reply_to: str | None = None
     wait: "Wait | None" = None
+    taken: set[int] = field(default_factory=set)
+    """Its conditions for an event, by index, that have had theirs."""
     omitted: int = 0
 
 
@@ -213,13 +224,16 @@ class Group(Struct, eq=False):
 
     id: str
     session: Session
-    strand: Strand
+    place: tuple[ExecutionId, StrandId]
+    """Whose wait it is, in the session."""
     n: int
     need: int
     opened_at: float
     arrived: int = 0
     answered: int = 0
     spent: int = 0
+    ended: dict[int, bool] = field(default_factory=dict)
+    """Whether a member that has ended, by its index, was answered."""
     open: "dict[EventId, Message]" = field(default_factory=dict)
     wait: Wait | None = None
     is_closed: bool = False

@@ -15,6 +15,8 @@ class SessionTable:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.agents: dict[AgentId, Agent] = {}
+        self._said_hello: OrderedDict[AgentId, None] = OrderedDict()
+        """Agents that are not there now, but were."""
         self._used: OrderedDict[SessionId, None] = OrderedDict()
         self._generations = 0
 
@@ -22,7 +24,7 @@ class SessionTable:
         """The agent's entry, made when it is new."""
         agent = self.agents.get(name)
         if agent is None:
-            agent = self.agents[name] = Agent(name)
+            agent = self.agents[name] = Agent(name, said_hello=name in self._said_hello)
         return agent
 
     def is_full(self) -> bool:
@@ -57,10 +59,8 @@ class SessionTable:
     def open(self, agent: Agent, hello: bodies.Hello, now: float) -> Session:
         """Enter a new live session of *agent*."""
         session = self._new(agent, SessionId(hello.session), now, said_hello=True)
-        asked = hello.heartbeat_s if hello.heartbeat_s is not None else HEARTBEAT_DEFAULT_S
-        session.heartbeat_s = min(max(asked, HEARTBEAT_MIN_S), HEARTBEAT_MAX_S)
         session.hello = hello
-        session.channels = frozenset(name.removeprefix("@") for name in hello.channels or ())
+        self.describe(session, hello)
         session.pools = pools_of(session, hello)
         agent.said_hello = True
         agent.sessions[session.id] = session
@@ -68,6 +68,12 @@ class SessionTable:
         while len(self._used) > self._limits.tokens_max:
             self._used.popitem(last=False)
         return session
+
+    def describe(self, session: Session, hello: bodies.Hello) -> None:
+        """Take over what *hello* says besides its pools."""
+        asked = hello.heartbeat_s if hello.heartbeat_s is not None else HEARTBEAT_DEFAULT_S
+        session.heartbeat_s = min(max(asked, HEARTBEAT_MIN_S), HEARTBEAT_MAX_S)
+        session.channels = frozenset(name.removeprefix("@") for name in hello.channels or ())
 
     def close(self, session: Session) -> None:
         """The session is live no more."""
@@ -77,8 +83,22 @@ class SessionTable:
             agent.zero = None
         else:
             agent.sessions.pop(session.id, None)
-        if not session.said_hello and not agent.said_hello and not agent.waiting:
-            self.agents.pop(agent.id, None)
+        self.forget_if_gone(agent)
+
+    def forget_if_gone(self, agent: Agent) -> None:
+        """Forget an agent without sessions for which nothing waits; that it ever said hello is kept for a while."""
+        if (
+            agent.sessions
+            or agent.zero is not None
+            or agent.queued
+            or self.agents.pop(agent.id, None) is None
+        ):
+            return
+        if agent.said_hello:
+            self._said_hello[agent.id] = None
+            self._said_hello.move_to_end(agent.id)
+            while len(self._said_hello) > self._limits.tokens_max:
+                self._said_hello.popitem(last=False)
 
     def members(self, channel: str, sender: AgentId) -> list[Agent]:
         """Agents other than *sender* with a live session in *channel*, by name."""

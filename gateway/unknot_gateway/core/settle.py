@@ -231,6 +231,8 @@ class Settle:
         if not message.is_open:
             return
         message.is_open = False
+        if message.receipt_to is not None:
+            self._owed_receipt(message, kind, error)
         freed = self._withdraw(message, kind)
         self._close_edge(message, answered=kind == "reply")
         self._t.messages.remove(message)
@@ -251,6 +253,16 @@ class Settle:
             for other in self._groups.ended(message, answered=kind == "reply"):
                 self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
         message.legs.clear()  # a leg names its message: without the way back nothing waits for the collector
+
+    def _owed_receipt(self, message: Message, kind: str, error: bodies.Error | None) -> None:
+        if kind in _ANSWERS:
+            self._dispatch.receipt(message)
+        elif error is not None:
+            self.refuse_send(message, error.code, error.message, error.detail)
+        else:
+            self.refuse_send(
+                message, kind, f"{message.type!r} for {message.target!r} ended before it was taken in: {kind}"
+            )
 
     def _withdraw(self, message: Message, kind: str) -> list[Leg]:
         """Drop what is queued, tell whoever runs it; return the legs whose handler is over or never began."""

@@ -1,5 +1,6 @@
 """All state of one network in one place, and the effects gathered while one fact is handled."""
 
+import math
 from collections import Counter
 from typing import Literal
 
@@ -47,6 +48,8 @@ class Tables:
         self.messages = MessageTable(config.limits)
         self.admission = Admission(config.limits)
         self.waiting = Waiting(config.limits)
+        self.began_at = math.inf
+        """When this epoch's first fact came."""
         self.is_reconciling = False
         """Whether sessions that lived before this epoch are still to be heard."""
         self.out: list[AnyEffect] = []

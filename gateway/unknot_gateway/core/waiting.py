@@ -41,7 +41,8 @@ class Waiting:
             node = self.graph.add((session.name, session.id, *key))
             found = session.strands[key] = Strand(session, key[0], key[1], node, detached)
             self.strands[node] = found
-            leg = session.held.get(EventId(of)) if strand_id == OWN_TASK else None
+        if strand_id == OWN_TASK and found.leg is None:
+            leg = session.held.get(EventId(of))
             if leg is not None and leg.strand is None and leg.state == "running":
                 self._attach(leg, found)
         return found
@@ -49,9 +50,8 @@ class Waiting:
     def _attach(self, leg: Leg, strand: Strand) -> None:
         """*strand* is the execution that handles *leg*, and holds its slot."""
         leg.strand, strand.leg = strand, leg
-        if leg.pool is not None and leg.pool.resource is not None:
-            self.graph.grant(leg.pool.resource, strand.node)
-            self.is_touched = True
+        if leg.pool is not None:
+            self.slot_taken(leg, leg.pool)
 
     def sender(self, message: Message) -> Strand:
         """The node that stands still until *message* is answered."""
@@ -65,7 +65,8 @@ class Waiting:
 
     def drop_if_idle(self, strand: Strand) -> None:
         """Remove the node when it handles nothing and waits for nothing; a session's main stays."""
-        if strand.leg is None and not strand.open_waits and strand.execution != MAIN:
+        is_main = strand.execution == MAIN and strand.id == OWN_TASK
+        if strand.leg is None and not strand.open_waits and not strand.owed and not is_main:
             self._remove(strand)
 
     def end_session(self, session: Session) -> None:
@@ -106,6 +107,8 @@ class Waiting:
         elif pool is not None and pool.is_watched:
             pool.is_watched = any(lane.legs for lane in pool.lanes)
             self.execution_of(leg)
+        elif session.strands and (ExecutionId(leg.message.id), OWN_TASK) in session.strands:
+            self.execution_of(leg)  # it was known to wait before the request that it handles
 
     def execution_of(self, leg: Leg) -> Strand:
         """The node that handles a running *leg*."""
@@ -122,6 +125,12 @@ class Waiting:
                 if leg.pool is pool and leg.strand is None:
                     self.execution_of(leg)
 
+    def slot_taken(self, leg: Leg, pool: Pool) -> None:
+        """The handler of *leg*, which is a node, has a slot of *pool*."""
+        if pool.resource is not None and leg.strand is not None:
+            self.graph.grant(pool.resource, leg.strand.node)
+            self.is_touched = True
+
     def slot_freed(self, leg: Leg, pool: Pool) -> None:
         """The handler of *leg* has returned its slot."""
         if pool.resource is not None and leg.strand is not None:
@@ -130,10 +139,31 @@ class Waiting:
 
     def handler_ended(self, leg: Leg) -> None:
         """No handler of *leg* runs any more."""
-        strand = leg.strand
-        if strand is not None and strand.leg is leg:
+        strand, leg.strand = leg.strand, None
+        if strand is None:
+            return
+        if strand.leg is leg:
             strand.leg = None
-            self.drop_if_idle(strand)
+        elif leg.is_expected:
+            strand.owed -= 1
+        self.drop_if_idle(strand)
+
+    def expected(self, leg: Leg, by: Strand) -> None:
+        """*by* has taken *leg* out of the queue: it must answer."""
+        leg.strand, leg.is_expected = by, True
+        by.owed += 1
+
+    def promised(self, leg: Leg, by: Strand) -> None:
+        """*by* will answer *leg*."""
+        leg.by = by
+        by.owed += 1
+
+    def promise_over(self, leg: Leg) -> None:
+        """Nobody owes the answer to *leg* any more."""
+        by, leg.by = leg.by, None
+        if by is not None:
+            by.owed -= 1
+            self.drop_if_idle(by)
 
     # -- waits
 
@@ -203,8 +233,9 @@ class Waiting:
 
     def open_group(self, group: Group, first: Message) -> None:
         """Let the group's strand wait for *need* of *n* answers; those not yet asked for count as true."""
-        conditions = [condition_of(self, first), *[OUTSIDE] * (group.n - 1)]
-        group.wait = self.open(group.strand, conditions, group.need)
+        conditions = [NEVER if group.ended.get(at) is False else OUTSIDE for at in range(group.n)]
+        conditions[first.index] = condition_of(self, first)
+        group.wait = self.open(self.sender(first), conditions, group.need)
         group.wait.group = group
 
     def update(self, message: Message) -> None:
