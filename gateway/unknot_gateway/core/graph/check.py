@@ -220,7 +220,7 @@ class Checks:
         if steps:
             return steps
         proof = Proof(model, min(limit, PROOF_STEPS))
-        if proof.goes(node):
+        if proof.goes(node) or proof.again(node):
             return proof.spent
         self.settle()
         return self._search(node, limit)

@@ -18,7 +18,7 @@ class Proof:
 
     def __init__(self, model: Model, steps: int) -> None:
         self._model, self._steps = model, steps
-        self._nodes, self._waits = model.nodes, model.waits
+        self._nodes, self._waits, self._stuck = model.nodes, model.waits, model.stuck
         self._seen: dict[int, bool] = {}
         self.spent = 0
 
@@ -31,31 +31,59 @@ class Proof:
         if row is None or not row.waits:
             return True
         self._seen[node] = False
-        if depth > DEPTH_MAX or node in self._model.stuck:
+        if depth > DEPTH_MAX or node in self._stuck:
             return False
-        proved = all(self._satisfied(wait, depth) for wait in row.waits)
-        self._seen[node] = proved
-        return proved
+        for wait in row.waits:
+            if not self._satisfied(wait, depth):
+                return False
+        self._seen[node] = True
+        return True
+
+    def again(self, node: int) -> bool:
+        """Once more with what has been proved: whom the first attempt met too early it may prove now."""
+        if self.spent > self._steps:
+            return False
+        self._seen = {known: True for known, proved in self._seen.items() if proved}
+        return self.goes(node)
 
     def _satisfied(self, wait: int, depth: int) -> bool:
+        """First what is known or needs no proof of a node that waits, then nodes, last what hangs on several."""
         row = self._waits[wait]
-        conditions, missing = row.conditions, row.need
-        self.spent += 1 + len(conditions)
-        later: list[Condition] = []
-        for condition in conditions:
-            if condition.kind == EXECUTION and self._waiting(condition.target):
-                later.append(condition)
-            elif self._true(condition, wait, depth):
+        missing, left = row.need, len(row.conditions)
+        self.spent += 1 + left
+        nodes: list[int] = []
+        others: list[Condition] = []
+        for condition in row.conditions:
+            if condition.kind != EXECUTION:
+                others.append(condition)
+            elif (known := self._known(condition.target)) is None:
+                nodes.append(condition.target)
+            elif known:
                 missing -= 1
-        for at, condition in enumerate(later):
-            if missing <= 0 or missing > len(later) - at or self.spent > self._steps:
+            else:
+                left -= 1
+        for node in nodes:
+            if missing <= 0 or missing > left or self.spent > self._steps:
                 break
-            missing -= self.goes(condition.target, depth + 1)
+            proved = self.goes(node, depth + 1)
+            missing -= proved
+            left -= not proved
+        for condition in others:
+            if missing <= 0 or missing > left or self.spent > self._steps:
+                break
+            proved = self._true(condition, wait, depth)
+            missing -= proved
+            left -= not proved
         return missing <= 0
 
-    def _waiting(self, node: int) -> bool:
-        row = self._nodes.get(node)
-        return row is not None and bool(row.waits)
+    def _known(self, node: int) -> bool | None:
+        """Whether *node* goes on, where that needs no proof."""
+        known = self._seen.get(node)
+        if known is None:
+            row = self._nodes.get(node)
+            if row is None or not row.waits:
+                return True
+        return known
 
     def _true(self, condition: Condition, wait: int, depth: int) -> bool:
         kind = condition.kind
@@ -95,6 +123,8 @@ class Proof:
 
     def _at_head(self, row: ResourceRow, wait: int, depth: int) -> bool:
         """Whether everybody ahead of *wait*, which has one place in the queue, is proved to go on."""
+        if len(row.queue) > AHEAD_MAX and row.queue[AHEAD_MAX][0] <= wait:
+            return False
         for at, entry in enumerate(row.queue[:AHEAD_MAX]):
             if entry[0] == wait:
                 return at + 1 == len(row.queue) or row.queue[at + 1][0] != wait
