@@ -12,6 +12,9 @@ ANSWERS_MAX: Final = 100_000
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 ABANDONED_MAX: Final = 100_000
 OUT_OF_ORDER_MAX: Final = 10_000
+KEPT_S: Final = 30.0
+"""How long what was done is remembered beyond its deadline: the asker's own clock runs longer, it may have sent the
+request again in its last moment, and a gateway that stood still hands it on later still. A copy never runs."""
 
 Arrival = Literal["new", "running", "answered", "abandoned"]
 
@@ -114,11 +117,9 @@ class Running:
 
     def finish(self, work: Work) -> None:
         """*work* is over: its handler has returned and its answer, if it owes one, has been sent."""
-        if self.held.pop(work.event.id, None) is None:
+        if not self._let_go(work):
             return
-        if self._emptied is not None and not self.held:
-            self._emptied.set()
-        self._answers[work.event.id] = (work.deadline_at, work.answer)
+        self._answers[work.event.id] = (work.deadline_at + KEPT_S, work.answer)
         self._answer_bytes += len(work.answer or b"")
         while len(self._answers) > ANSWERS_MAX or self._answer_bytes > ANSWER_BYTES_MAX:
             self._forget_answer()
@@ -139,9 +140,7 @@ class Running:
         if work is not None:
             work.abandon(reason)
         elif id not in self._answers:
-            self._abandoned[id] = until
-            if len(self._abandoned) > ABANDONED_MAX:
-                self._abandoned.popitem(last=False)
+            self._give_up(id, until)
         return work
 
     def disown(self, id: str) -> None:
@@ -150,7 +149,7 @@ class Running:
         if work is not None:
             work.abandon("the gateway does not know it as held here")
             if work.returned:
-                del self.held[id]
+                self._forget_promise(work)
 
     def state(self, id: str) -> Literal["running", "deferred", "done"] | None:
         """As facts say it; None when it never arrived."""
@@ -174,12 +173,29 @@ class Running:
 
     def sweep(self, now: float) -> None:
         """Drop what nobody can ask for any more: answers, tombstones, promises past their deadline."""
-        for id in [id for id, (deadline_at, _) in self._answers.items() if deadline_at < now]:
+        for id in [id for id, (until, _) in self._answers.items() if until < now]:
             self._answer_bytes -= len(self._answers.pop(id)[1] or b"")
         for id in [id for id, until in self._abandoned.items() if until < now]:
             del self._abandoned[id]
         for work in [work for work in self.held.values() if work.returned and work.deadline_at < now]:
-            del self.held[work.event.id]
+            self._forget_promise(work)
+
+    def _let_go(self, work: Work) -> bool:
+        if self.held.pop(work.event.id, None) is None:
+            return False
+        if self._emptied is not None and not self.held:
+            self._emptied.set()
+        return True
+
+    def _forget_promise(self, work: Work) -> None:
+        """Its answer is not awaited any more; should the event come again, it has run."""
+        self._let_go(work)
+        self._give_up(work.event.id, work.deadline_at + KEPT_S)
+
+    def _give_up(self, id: str, until: float) -> None:
+        self._abandoned[id] = until
+        if len(self._abandoned) > ABANDONED_MAX:
+            self._abandoned.popitem(last=False)
 
     def _forget_answer(self) -> None:
         _, (_, answer) = self._answers.popitem(last=False)
