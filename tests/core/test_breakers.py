@@ -1,12 +1,10 @@
 """Laws that a hostile reader found broken, or feared broken."""
 
-import msgspec
-
 from tests.core.stage import Stage
-from unknot_gateway.core.facts import NobodyListened, TimePassed
 from unknot_gateway.core.limits import Limits
+from unknot_gateway.shell.egress import Egress
 from unknot_schemas import bodies
-from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.ids import AgentId
 
 
 def wait_on(kind: str, of: str, **fields: object) -> bodies.WaitCondition:
@@ -358,3 +356,237 @@ def test_a_second_knot_is_found_while_a_silent_member_is_being_asked_about_anoth
         if stage.deadlocks():
             break
     assert {"e1", "b2"} <= set(stage.kinds())
+
+
+def test_a_wait_for_an_agent_follows_it_to_its_next_session() -> None:
+    """birch waits (reported) for elm, which is not there yet; elm comes, and its only handler waits for birch."""
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1, heartbeat_s=0.5, main_runs=False)
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller, strand="c1", execution="main")
+    stage.say("birch", bodies.WaitOpen("w", birch, [wait_on("agent", "elm")], "b0", timeout_s=60.0))
+    elm = stage.hello("elm", concurrency=1, heartbeat_s=0.5, main_runs=False)
+    stage.request("caller", "elm", "e0", session=caller, strand="c2", execution="main")
+    stage.request("elm", "birch", "e1", session=elm, execution="e0")
+    stage.pass_time(1.5)
+    assert stage.kernel.counters["suspicions"] > 0
+
+
+def test_a_request_sent_again_whose_target_never_came_back_may_have_been_handled() -> None:
+    stage = Stage()
+    caller = stage.hello("caller", resume=True, open=["r"])
+    stage.say("caller", bodies.Heartbeat(caller, open=["r"]))
+    stage.request("caller", "elm", "r", session=caller)
+    stage.pass_time(20.0)
+    assert stage.kinds() == {}  # it may still come back, and say that it holds the request
+    stage.say("caller", bodies.Heartbeat(caller, open=["r"]))
+    stage.pass_time(20.0)
+    outcome = stage.outcomes()["r"]
+    assert (outcome.outcome, outcome.handled) == ("responder_lost", "maybe")
+
+
+def test_a_number_that_a_client_made_up_does_not_silence_others() -> None:
+    """hello.seen at the end of its range: the next delivery's number cannot be written."""
+    stage = Stage()
+    stage.hello("elm", concurrency=1, resume=True, seen=2**64 - 1, session="elm-1")
+    stage.say("elm", bodies.Heartbeat("elm-1"))
+    caller = stage.hello("caller")
+    stage.clear()
+    stage.request("caller", "elm", "r", session=caller)
+    egress = Egress(Subjects("default"), 1_000_000)
+    assert [egress.message(effect) for effect in stage.effects]
+
+
+def test_one_agents_unfinished_groups_leave_room_for_others() -> None:
+    stage = Stage(limits=Limits(groups_max=10))
+    elm = stage.hello("elm", concurrency=1)
+    birch = stage.hello("birch", concurrency=1)
+    caller = stage.hello("caller")
+    for number in range(10):
+        group = bodies.Group(f"g{number}", 2, 2)
+        stage.request("birch", "elm", f"r{number}", session=birch, execution=f"x{number}", group=group)
+        stage.reply("elm", f"r{number}", session=elm)
+    stage.pass_time(120)
+    stage.clear()
+    stage.request("caller", "elm", "r", session=caller, group=bodies.Group("mine", 1, 1))
+    assert stage.kinds() == {}
+
+
+def test_a_hello_that_changes_its_channels_is_heard() -> None:
+    stage = Stage()
+    elm = stage.hello("elm", concurrency=1)
+    stage.hello("elm", session=elm, concurrency=1, channels=["news"])
+    caller = stage.hello("caller")
+    stage.request("caller", "@news", "r", session=caller)
+    assert stage.delivered("elm") == ["r"]
+
+
+def test_a_reentrant_script_that_waits_for_itself_is_in_a_knot() -> None:
+    """A main pool is read by main alone: a request whose chain runs there cannot be handled beside it."""
+    stage = Stage()
+    elm = stage.hello("elm", reentrant=True)
+    birch = stage.hello("birch", concurrency=1)
+    stage.request("elm", "birch", "r1", session=elm)
+    caller = stage.hello("caller")
+    stage.request("caller", "elm", "m0", verb="ask", session=caller)  # main's one slot is taken
+    stage.request("birch", "elm", "r2", session=birch, execution="r1")
+    stage.answer_confirms()
+    assert stage.kinds() == {"r1": "deadlock", "r2": "deadlock"}
+
+
+def test_an_event_that_crossed_the_end_of_its_expect_is_a_handlers() -> None:
+    """FALSE DEADLOCK. q goes out `for` w1 while birch gives w1 up; birch's client lets a handler answer q."""
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=2)
+    elm = stage.hello("elm", concurrency=1)
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller, strand="c1", execution="main")
+    stage.request("caller", "elm", "e0", session=caller, strand="c2", execution="main")
+    stage.say("birch", bodies.WaitOpen("w1", birch, [wait_on("event", "question")], "b0"))
+    stage.request("elm", "birch", "q", session=elm, execution="e0", type="question")
+    stage.say("birch", bodies.WaitClose("w1", birch))  # sent before q came
+    stage.request("birch", "elm", "r", session=birch, execution="b0")
+    stage.answer_confirms(requests={"q": "running"}, strands={"b0": bodies.Strands()})
+    assert stage.deadlocks() == []
+
+
+def test_a_request_is_not_kept_back_by_a_probe_that_its_sender_has_left() -> None:
+    """birch and silent elm are being asked; birch gives up, and asks flint, who is free."""
+    stage = Stage()
+    birch = stage.hello("birch")
+    elm = stage.hello("elm")
+    flint = stage.hello("flint")
+    stage.request("birch", "elm", "r1", session=birch, timeout_s=60.0)
+    stage.request("elm", "birch", "r2", session=elm, timeout_s=60.0)
+    stage.pass_time(0.5)
+    stage.say("birch", bodies.RequestCancel("r1", birch))
+    stage.request("birch", "flint", "r3", session=birch, timeout_s=5.0)
+    stage.pass_time(1.0)
+    assert stage.delivered("flint") == ["r3"]
+    stage.reply("flint", "r3", session=flint)
+    assert stage.kinds()["r3"] == "reply"
+
+
+def test_an_expect_ends_with_its_event() -> None:
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1)
+    caller = stage.hello("caller")
+    stage.say("birch", bodies.WaitOpen("w1", birch, [wait_on("event", "news")], "main"))
+    stage.request("caller", "birch", "n1", verb="send", session=caller, type="news")
+    assert "w1" not in stage.kernel.tables.messages.waits
+
+
+def test_a_half_sent_group_is_over_when_nobody_can_wait_for_it_any_more() -> None:
+    stage = Stage()
+    elm = stage.hello("elm", concurrency=1)
+    birch = stage.hello("birch", concurrency=1)
+    stage.request(
+        "birch", "elm", "r1", session=birch, execution="x", group=bodies.Group("g", 2, 2), timeout_s=5.0
+    )
+    stage.reply("elm", "r1", session=elm)
+    for _ in range(60):
+        stage.pass_time(2.0)
+        stage.say("birch", bodies.Heartbeat(birch))
+        stage.say("elm", bodies.Heartbeat(elm))
+    assert len(stage.kernel.groups) == 0
+
+
+def test_a_wait_for_an_agent_is_true_while_another_session_of_it_is_free() -> None:
+    """FALSE DEADLOCK. birch waits for agent elm; elm's first session waits for birch; a second one comes, free."""
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1, heartbeat_s=0.5, main_runs=False)
+    elm = stage.hello("elm", concurrency=1, heartbeat_s=0.5, main_runs=False)
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller, strand="c1", execution="main")
+    stage.say("birch", bodies.WaitOpen("w", birch, [wait_on("agent", "elm")], "b0", timeout_s=60.0))
+    stage.request("caller", "elm", "e0", session=caller, strand="c2", execution="main")
+    stage.hello("elm", session="elm-second", concurrency=1, heartbeat_s=0.5, main_runs=False)
+    stage.clear()
+    stage.request("elm", "birch", "e1", session=elm, execution="e0")
+    for _ in range(6):
+        told = stage.deadlocks()
+        assert told == []
+        if not stage.answer_confirms():
+            stage.clear()
+        stage.say("birch", bodies.Heartbeat(birch, open=["w"], held=[bodies.Held("b0")], seen=9))
+        stage.say("elm", bodies.Heartbeat(elm, open=["e1"], held=[bodies.Held("e0")], seen=9))
+        stage.pass_time(0.5)
+    assert stage.deadlocks() == []
+
+
+def test_an_event_may_be_expected_by_a_session_that_says_bye() -> None:
+    """What a draining session still waits for comes: an expect is no new work."""
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1)
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller)
+    stage.say("birch", bodies.WaitOpen("w", birch, [wait_on("event", "news")], "b0"))
+    stage.say("birch", bodies.Bye(birch, 10.0))
+    stage.request("caller", "birch", "n", verb="send", session=caller, type="news")
+    assert stage.delivered("birch") == ["b0", "n"]
+    stage.reply("birch", "b0", session=birch)
+    assert stage.kinds() == {"b0": "reply"}
+
+
+def test_a_draining_session_still_confirms_its_waits_and_its_knot_is_found() -> None:
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1)
+    elm = stage.hello("elm", concurrency=1)
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller, strand="c1", execution="main")
+    stage.request("caller", "elm", "e0", session=caller, strand="c2", execution="main")
+    stage.request("elm", "birch", "e1", session=elm, execution="e0", wait_for_target_s=30.0)
+    stage.say("birch", bodies.Bye(birch, 20.0))
+    stage.request("birch", "elm", "b1", session=birch, execution="b0")
+    stage.clear()
+    stage.pass_time(1.0)
+    stage.answer_confirms()
+    # e1 has no session to go to now: elm waits for one to come, which is outside
+    assert stage.deadlocks() == []
+    again = stage.hello("birch", concurrency=1)
+    assert stage.delivered("birch") == ["e1"]
+    stage.reply("birch", "e1", session=again)
+    assert stage.kinds()["e1"] == "reply"
+
+
+def test_a_quorum_with_a_member_deferred_is_no_knot_and_is_one_when_it_is_spent() -> None:
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1)
+    elm = stage.hello("elm", concurrency=1)
+    flint = stage.hello("flint", concurrency=1)
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller, strand="c1", execution="main")
+    stage.request("caller", "elm", "e0", session=caller, strand="c2", execution="main")
+    stage.request("elm", "birch", "e1", session=elm, execution="e0")
+    stage.clear()
+    group = bodies.Group("g", 3, 1)
+    stage.request("birch", "elm", "m0", session=birch, execution="b0", group=group)
+    stage.request("birch", "flint", "m1", session=birch, execution="b0", group=group)
+    stage.say("flint", bodies.Defer(flint, ["m1"]))
+    stage.request("birch", "elm", "m2", session=birch, execution="b0", group=group)
+    assert stage.answer_confirms() == 0
+    stage.say("flint", bodies.Bye(flint))
+    assert stage.answer_confirms() == 2
+    assert {k: v for k, v in stage.kinds().items() if k != "m1"} == dict.fromkeys(
+        ("e1", "m0", "m2"), "deadlock"
+    )
+
+
+def test_a_channel_request_hangs_on_every_member_and_is_a_knot_when_the_free_one_is_lost() -> None:
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1)
+    elm = stage.hello("elm", concurrency=1, channels=["c"])
+    flint = stage.hello("flint", concurrency=1, channels=["c"])
+    caller = stage.hello("caller")
+    stage.request("caller", "birch", "b0", session=caller, strand="c1", execution="main")
+    stage.request("caller", "elm", "e0", session=caller, strand="c2", execution="main")
+    stage.request("elm", "birch", "e1", session=elm, execution="e0")
+    stage.clear()
+    stage.request("birch", "@c", "b1", session=birch, execution="b0")
+    assert stage.delivered("flint") == ["b1"]
+    assert stage.answer_confirms() == 0
+    stage.say("flint", bodies.Defer(flint, ["b1"]))
+    assert stage.answer_confirms() == 0
+    stage.say("flint", bodies.Bye(flint))
+    assert stage.answer_confirms() == 2
+    assert stage.kinds() == {"e1": "deadlock", "b1": "deadlock"}

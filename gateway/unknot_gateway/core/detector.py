@@ -18,6 +18,7 @@ from unknot_gateway.core.records import Message, OpenWait, Session
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies
+from unknot_schemas.ids import EventId
 from unknot_schemas.limits import REPORTED_ENTRIES_MAX
 from unknot_schemas.subjects import CONTROL_BLOCKED_BEHIND, CONTROL_CONFIRM, CONTROL_DEADLOCK
 
@@ -54,10 +55,14 @@ class Detector:
             return False
         for core in self._t.waiting.graph.found():
             self._suspect(core, message, now)
-        if wait is None:
-            return False
+        if wait is None or not self.incidents:
+            return not message.is_open
+        in_core = any(wait.strand.node in core.members for core in self._t.waiting.graph.cores())
         for incident in self.incidents.values():
-            if wait.strand.node in incident.nodes and any(leg.state == "parked" for leg in message.legs):
+            is_asked = incident.read == 1 or self._t.config.policy == "refuse"
+            if not in_core or not is_asked or wait.strand.node not in incident.nodes:
+                continue
+            if any(leg.state == "parked" for leg in message.legs):
                 if message.is_open and message not in incident.parked:
                     incident.parked.append(message)
                 return True
@@ -112,8 +117,7 @@ class Detector:
             return
         incident.asked[session] = facts
         for event_id, state in facts.requests.items():
-            if state == "deferred":
-                self._settle.defer(session, event_id, None, now)  # type: ignore[arg-type]
+            self._settle.reported(session, EventId(event_id), state, now)
         for part in self._members.contradicted(incident, frozenset(facts.open), session):
             self._t.count("waits.contradicted")
             self._drop_edge(part, now)

@@ -1,5 +1,7 @@
 """From an open message to the agents it is for: routed, queued, delivered, delivered again."""
 
+from itertools import islice
+
 from unknot_gateway.core import marks
 from unknot_gateway.core.effects import Deliver
 from unknot_gateway.core.reconcile import Reconcile
@@ -73,7 +75,8 @@ class Dispatch:
 
     def queued_for(self, expect: OpenWait) -> Leg | None:
         """The oldest event in the queues of its agent that an ``expect`` just opened has been waiting for."""
-        legs = [leg for lane in expect.session.agent.lanes.values() for leg in lane.legs.values()]
+        lanes = expect.session.agent.lanes.values()
+        legs = [leg for lane in lanes for leg in islice(lane.legs.values(), self._t.limits.expect_search_max)]
         fitting = [leg for leg in legs if place_for(leg.message, expect) is not None]
         return min(fitting, key=lambda leg: leg.order) if fitting else None
 
@@ -86,6 +89,20 @@ class Dispatch:
             session.held.pop(leg.message.id, None)
             session.unseen.pop(leg.number, None)
         self._handler_ended(leg, now)
+
+    def own(self, leg: Leg) -> None:
+        """What was delivered for an ``expect`` runs in an execution of its own: the event crossed the wait's end."""
+        self._t.waiting.handler_ended(leg)
+        leg.is_expected = False
+        self._t.waiting.execution_of(leg)
+        self._t.waiting.update(leg.message)
+
+    def let_go(self, leg: Leg) -> None:
+        """A one-way event for an ``expect`` is over with its delivery, which is repeated until it is confirmed."""
+        assert leg.session is not None
+        leg.session.held.pop(leg.message.id, None)
+        leg.state = "ended"
+        self._t.waiting.handler_ended(leg)
 
     def rehome(self, leg: Leg, pool: Pool | None) -> None:
         """The pools of its session have changed: what runs takes a slot of *pool* (None: of none) from now on."""
@@ -115,8 +132,6 @@ class Dispatch:
         """The handler has returned, the answer comes later: from execution *by*, or from outside."""
         session = leg.session
         assert session is not None
-        if leg.is_expected and by is None:
-            return  # no handler has returned: who expected it owes the answer as before
         leg.state = "deferred"
         if by is not None:
             self._t.waiting.promised(leg, self._t.waiting.strand(session, ExecutionId(by)))
@@ -183,6 +198,8 @@ class Dispatch:
 
     def _place_absent(self, leg: Leg, now: float) -> bodies.Error | None:
         agent, message = leg.agent, leg.message
+        if message.id in message.source.resent:
+            return self._place_resent(leg, now)
         if not agent.said_hello:
             leg.pool = self._t.zero(agent, now).pools[0]
             leg.state = "parked"
@@ -199,6 +216,15 @@ class Dispatch:
         leg.has_timer = True
         self._t.deadlines.set("patience", (message.id, agent.id), min(until, message.deadline_at))
         return None
+
+    def _place_resent(self, leg: Leg, now: float) -> bodies.Error | None:
+        """Who may have it from before the restart is not there yet: wait for as long as a session may be silent."""
+        until = self._t.began_at + self._t.config.session_loss_s
+        if until <= now:
+            return self._reconcile.fault(leg)
+        leg.has_timer = True
+        self._t.deadlines.set("patience", (leg.message.id, leg.agent.id), min(until, leg.message.deadline_at))
+        return self._place_later(leg)
 
     def _place_later(self, leg: Leg) -> bodies.Error | None:
         if not self._t.admission.has_room(leg.agent):
@@ -245,7 +271,7 @@ class Dispatch:
 
     def _reentrant_pool(self, leg: Leg, route: tuple[Pool, ...]) -> Pool | None:
         for pool in route:
-            if pool.session.is_reentrant and self._runs_in(leg.message, pool.session):
+            if not pool.main and pool.session.is_reentrant and self._runs_in(leg.message, pool.session):
                 return Pool(pool.session, None, None, main=False)
         return None
 

@@ -4,7 +4,7 @@ from unknot_gateway.core.records import Group, Message, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import MAIN, OWN_TASK, ExecutionId, StrandId
-from unknot_schemas.limits import GROUP_MEMBERS_MAX, TIMEOUT_MAX_S
+from unknot_schemas.limits import GROUP_MEMBERS_MAX
 
 
 class Groups:
@@ -53,7 +53,7 @@ class Groups:
             group.wait.messages.append(message)
             self._t.waiting.update(message)
 
-    def ended(self, message: Message, *, answered: bool) -> list[Message]:
+    def ended(self, message: Message, now: float, *, answered: bool) -> list[Message]:
         """A member has ended; return the members that nobody waits for any more."""
         group = message.group
         assert group is not None
@@ -64,12 +64,12 @@ class Groups:
         else:
             group.spent += 1
         if group.is_closed or (group.answered < group.need and group.n - group.spent >= group.need):
-            self._forget_if_over(group)
+            self._forget_if_over(group, now)
             return []
         group.is_closed = True
         if group.wait is not None:
             self._t.waiting.close(group.wait)
-        self._forget_if_over(group)
+        self._forget_if_over(group, now)
         return list(group.open.values())
 
     def end_session(self, session: Session) -> None:
@@ -89,12 +89,10 @@ class Groups:
         if group.wait is not None:
             self._t.waiting.close(group.wait)
 
-    def _forget_if_over(self, group: Group) -> None:
+    def _forget_if_over(self, group: Group, now: float) -> None:
         key = (group.session.generation, group.id)
         if group.arrived >= group.n and not group.open:
             if key in self._groups:
                 self._drop(key)
-        elif group.is_closed:
-            self._t.deadlines.set("group", key, group.opened_at + self._t.limits.remembered_s)
         elif not group.open:
-            self._t.deadlines.set("group", key, group.opened_at + TIMEOUT_MAX_S)
+            self._t.deadlines.set("group", key, now + self._t.limits.remembered_s)

@@ -8,8 +8,9 @@ from unknot_gateway.core.effects import Broadcast
 from unknot_gateway.core.facts import EventSeen, PublishSeen
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.messages import Tombstone, digest_of
+from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
-from unknot_gateway.core.records import Agent, Leg, Message, Session
+from unknot_gateway.core.records import Agent, Leg, Message, OpenWait, Session
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
@@ -30,6 +31,7 @@ class Intake:
         settle: Settle,
         groups: Groups,
         reconcile: Reconcile,
+        openwaits: OpenWaits,
         suspicious: Suspicious,
     ) -> None:
         self._t = tables
@@ -37,6 +39,7 @@ class Intake:
         self._settle = settle
         self._groups = groups
         self._reconcile = reconcile
+        self._openwaits = openwaits
         self._suspicious = suspicious
         self._memberless: dict[str, dict[EventId, Message]] = {}
         """Requests for channels without any member, which wait for one."""
@@ -155,6 +158,9 @@ class Intake:
         outcome = tombstone.outcome or forgotten(event_id, self._t.epoch)
         entry = self._t.sessions.agents.get(agent)
         session = next(iter(entry.sessions.values()), entry.zero) if entry is not None else None
+        if tombstone.asked:
+            self._t.receipt(reply_to, bodies.Receipt(True, event_id, duplicate=True))
+            reply_to = None
         if session is not None:
             self._t.outcome(session, outcome, reply_to)
 
@@ -177,8 +183,10 @@ class Intake:
             self._settle.cancel(message, now, f"its group {message.group.id!r} is over")
             return
         self._t.deadlines.set("deadline", message.id, message.deadline_at)
-        if self._reconcile.has_begun and (reply := self._reconcile.parked_for(message)) is not None:
-            self._settle.reply(reply, now)
+        if self._reconcile.has_begun:
+            self._reconcile.entered(message)
+            if (reply := self._reconcile.parked_for(message)) is not None:
+                self._settle.reply(reply, now)
         for leg in message.legs:
             self._start(leg, now)
         if message.is_open:
@@ -237,7 +245,15 @@ class Intake:
             if leg is None:
                 return
             self._t.admission.withdraw(leg)
-            self._dispatch.deliver_expected(leg, expect, now)
+            self._give(leg, expect, now)
+
+    def _give(self, leg: Leg, expect: OpenWait, now: float) -> None:
+        message = leg.message
+        self._dispatch.deliver_expected(leg, expect, now)
+        self._openwaits.taken(expect, now)
+        if message.verb == "send":
+            self._settle.end(message, "reply", now)
+            self._dispatch.let_go(leg)
 
     def joined(self, agent: Agent, channels: frozenset[str], now: float) -> None:
         """*agent* is a member of *channels* now: it gets the requests that found no member."""
@@ -277,7 +293,7 @@ class Intake:
         if not leg.message.is_open:
             return
         if leg.agent.expects and (expect := self._dispatch.expecting(leg.message, leg)) is not None:
-            self._dispatch.deliver_expected(leg, expect, now)
+            self._give(leg, expect, now)
             return
         error = self._dispatch.place(leg, now)
         if error is not None:

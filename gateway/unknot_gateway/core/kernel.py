@@ -60,7 +60,13 @@ class Kernel:
         self.openwaits = OpenWaits(tables)
         self.detector = Detector(tables, self.settle, self.openwaits)
         self.intake = Intake(
-            tables, self.dispatch, self.settle, self.groups, self.reconcile, self.detector.closes
+            tables,
+            self.dispatch,
+            self.settle,
+            self.groups,
+            self.reconcile,
+            self.openwaits,
+            self.detector.closes,
         )
         self.reception = Reception(
             tables, self.dispatch, self.settle, self.groups, self.intake, self.openwaits, self.reconcile
@@ -97,6 +103,8 @@ class Kernel:
                 self._stop(now)
             case _:
                 assert_never(fact)
+        if tables.is_reconciling and self.reconcile.is_over:
+            self.reception.end_reconciliation(now)
         if tables.waiting.is_touched:
             tables.waiting.is_touched = False
             self.detector.look(now)
@@ -254,6 +262,8 @@ class Kernel:
         leg = self._leg(key)
         if leg is None:
             self.intake.nobody_joined(EventId(key[0]), str(key[1]), now)
+        elif leg.state == "absent" and (fault := self.reconcile.fault(leg)) is not None:
+            self.settle.reject(leg, fault, now)
         elif leg.state == "absent":
             text = f"agent {leg.agent.id!r} did not appear within wait_for_target_s: is it started?"
             self.settle.reject(leg, bodies.Error(errors.UNREACHABLE, text), now)

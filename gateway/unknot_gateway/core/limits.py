@@ -28,6 +28,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How long a closed id and its Outcome are remembered; longer where a session is heard more seldom."""
     kept_bytes_max: int = 64 * 1024 * 1024
     """Bodies of Outcomes kept for repetition, oldest first out."""
+    void_max: int = 10_000
+    """Ids of ended waits that one session remembers as never to open again, oldest first out."""
     depth_max: int = 64
     """Nested open blocking requests of one chain: more is recursion without an end."""
     groups_max: int = 50_000
@@ -36,6 +38,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Bytes of ``data`` of all open messages together."""
     routes_max: int = 1_024
     """Cached routes (event type -> pools) of one agent; the cache starts anew beyond."""
+    expect_search_max: int = 1_000
+    """Events of one lane that are searched for the one that an ``expect`` has been opened for."""
     incidents_max: int = 1_024
     """Incidents being probed at once; further suspicions wait for the sweep."""
     decisions_max: int = 10_000

@@ -27,6 +27,8 @@ class Tombstone(Struct, gc=False):
     kind: str
     targets: tuple[AgentId, ...]
     blocks: bool
+    asked: bool = False
+    """Of an ask: its Receipt and its Outcome go different ways."""
     waiter: AgentId | None = None
     """Of a wait that an agent opened itself: a newer generation of it may open."""
     outcome: bodies.Outcome | None = None
@@ -104,10 +106,11 @@ class MessageTable:
         kind: str = "",
         targets: tuple[AgentId, ...] = (),
         blocks: bool = False,
+        asked: bool = False,
         waiter: AgentId | None = None,
     ) -> Tombstone:
         """Remember *event_id* as closed."""
-        tombstone = Tombstone(digest, now, kind, targets, blocks, waiter)
+        tombstone = Tombstone(digest, now, kind, targets, blocks, asked, waiter)
         before = self._closed.pop(event_id, None)
         if before is not None:
             self._let_go(before)

@@ -17,13 +17,13 @@ class OpenWaits:
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
-        self._tombstones: dict[tuple[int, str], int] = {}
-        """Ids that ended, or whose close came first, by session: the generation up to which an open is void."""
+        self._for_agents: dict[AgentId, dict[tuple[EventId, int], tuple[OpenWait, int]]] = {}
+        """Waits for an agent as a whole, by agent, with the place of the condition."""
 
     def open(self, session: Session, body: bodies.WaitOpen, reply_to: str | None, now: float) -> None:
         """Enter a wait; an older generation, or one closed before it came, changes nothing."""
         event_id = EventId(body.id)
-        void_up_to = self._tombstones.get((session.generation, body.id))
+        void_up_to = session.void.get(body.id)
         known = self._t.messages.waits.get(event_id)
         if void_up_to is not None and body.generation <= void_up_to:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
@@ -75,13 +75,23 @@ class OpenWaits:
         text = f"what {wait.session.name!r} waited for ({', '.join(steps)}) did not come in time"
         self.end(wait, "expired", now, error=bodies.Error(errors.EXPIRED, text, {"chain": steps}))
 
+    def taken(self, wait: OpenWait, now: float) -> None:
+        """An event was delivered for *wait*: with enough of them it is over, and its client knows."""
+        if len(wait.taken) >= need_of(wait.body):
+            self._remove(wait)
+            self._bury(wait, now, "closed")
+
+    def agent_changed(self, name: AgentId) -> None:
+        """Sessions or pools of *name* have changed: waits for it as a whole hang on others now."""
+        for wait, index in self._for_agents.get(name, {}).values():
+            if wait.wait is not None:
+                self._t.waiting.change(wait.wait, index, self._agent(name))
+
     def end_session(self, session: Session, now: float) -> None:
         """All waits of *session* are over."""
         for wait in [wait for wait in session.open.values() if isinstance(wait, OpenWait)]:
             self._remove(wait)
             self._bury(wait, now, "cancelled")
-        for key in [key for key in self._tombstones if key[0] == session.generation]:
-            del self._tombstones[key]
 
     # -- inside
 
@@ -132,13 +142,11 @@ class OpenWaits:
             StrandId(body.strand or ""),
             detached=body.detached,
         )
-        need = (
-            {"all": len(body.on), "any": 1}.get(body.need, body.need)
-            if isinstance(body.need, str)
-            else body.need
-        )
-        assert isinstance(need, int)
-        wait.wait = waiting.open(strand, [self._condition(session, c) for c in body.on], need, opened=wait)
+        conditions = [self._condition(session, condition) for condition in body.on]
+        wait.wait = waiting.open(strand, conditions, need_of(body), opened=wait)
+        for index, condition in enumerate(body.on):
+            if condition.kind == "agent" and (name := agent_id(condition.id)) is not None:
+                self._for_agents.setdefault(name, {})[event_id, index] = (wait, index)
         for index, condition in enumerate(body.on):
             message = self._own_open(session, condition)
             if message is not None:
@@ -176,9 +184,9 @@ class OpenWaits:
         return any_of(*parts) if parts else OUTSIDE
 
     def _void(self, session: Session, wait_id: str, generation: int) -> None:
-        if len(self._tombstones) >= self._t.limits.remembered_max:
-            self._tombstones.pop(next(iter(self._tombstones)))
-        self._tombstones[session.generation, wait_id] = generation
+        if len(session.void) >= self._t.limits.void_max:
+            session.void.pop(next(iter(session.void)))
+        session.void[wait_id] = generation
 
     def _remove(self, wait: OpenWait) -> None:
         self._void(wait.session, wait.id, wait.body.generation)
@@ -186,9 +194,22 @@ class OpenWaits:
         wait.session.open.pop(wait.id, None)
         wait.session.agent.expects.pop(wait.id, None)
         self._t.deadlines.drop("wait", wait.id)
+        for index, condition in enumerate(wait.body.on):
+            if condition.kind == "agent" and (name := agent_id(condition.id)) is not None:
+                waits = self._for_agents.get(name, {})
+                waits.pop((wait.id, index), None)
+                if not waits:
+                    self._for_agents.pop(name, None)
         if wait.wait is not None:
             self._t.waiting.close(wait.wait)
 
     def _bury(self, wait: OpenWait, now: float, kind: str) -> Tombstone:
         digest = hash((wait.session.name, wait.id, wait.body.generation))
         return self._t.messages.bury(wait.id, digest, now, kind=kind, waiter=wait.session.name)
+
+
+def need_of(body: bodies.WaitOpen) -> int:
+    """How many of its conditions must be true."""
+    if isinstance(body.need, int):
+        return body.need
+    return len(body.on) if body.need == "all" else 1

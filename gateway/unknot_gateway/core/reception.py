@@ -63,6 +63,7 @@ class Reception:
             self._change_pools(known, hello, now)
         if hello.resume and known is None:
             self._reconcile.resumed(session, hello, now)
+        self._openwaits.agent_changed(name)
         self._place_waiting(session.agent, now)
         if session.channels:
             self._intake.joined(session.agent, session.channels, now)
@@ -108,11 +109,12 @@ class Reception:
         )
         self._t.out.append(Answer(reply_to, body))
 
-    def _settled(self, session: Session, now: float) -> None:
-        """With the last session that is heard again, what has waited for it is delivered."""
-        if self._reconcile.settled(session):
-            for agent in list(self._t.sessions.agents.values()):
-                self._place_waiting(agent, now)
+    def end_reconciliation(self, now: float) -> None:
+        """Everybody has been heard: what has waited for that is delivered."""
+        self._t.is_reconciling = False
+        for agent in list(self._t.sessions.agents.values()):
+            self._place_waiting(agent, now)
+        self._t.waiting.is_touched = True
 
     def _place_waiting(self, agent: Agent, now: float) -> None:
         agent.routes.clear()
@@ -179,7 +181,7 @@ class Reception:
             return None
         session.heard_at = now
         session.beats += 1
-        self._settled(session, now)
+        self._reconcile.heard(session)
         self._compare_deliveries(session, beat.seen, now)
         unknown = self._compare_open(session, beat.open, now)
         not_held = self._compare_held(session, beat.held, now)
@@ -238,8 +240,7 @@ class Reception:
             if state is not None:
                 leg.omitted = 0
                 leg.message.reported_running = True
-                if state == "deferred" and leg.state == "running":
-                    self._settle.defer(session, leg.message.id, None, now)
+                self._settle.reported(session, leg.message.id, state, now)
             elif complete and leg.delivered_at <= old and leg.number not in session.unseen:
                 self._omitted(session, leg, now)
         return not_held
@@ -308,7 +309,7 @@ class Reception:
         self.draining.discard(session)
         self._t.deadlines.drop("silence", session)
         self._t.deadlines.drop("drain", session)
-        self._settled(session, now)
+        self._reconcile.gone(session)
         queued = self._t.admission.reroute(session.agent)
         for leg in list(session.held.values()):
             self._settle.lose(leg, now, why)
@@ -318,6 +319,7 @@ class Reception:
         self._groups.end_session(session)
         self._t.waiting.end_session(session)
         self._t.waiting.pools_removed(session.pools)
+        self._openwaits.agent_changed(session.name)
         for leg in queued:
             if leg.message.is_open:
                 self._intake.place_again(leg, now)

@@ -1,8 +1,8 @@
 """After an epoch change this gateway knows nothing, and the sessions that resume know it all.
 
-Until each of them has sent a heartbeat of this epoch, or is lost, nothing is delivered, no verdict is given, and
-answers to requests that nobody has sent again yet are parked. A request sent again goes to the session that said it
-holds or has answered it, to no other.
+Until each of them has sent a heartbeat of this epoch and again what it waits for (or a second heartbeat), or is lost,
+nothing is delivered, no verdict is given, and answers to requests that nobody has sent again yet are parked. A request
+sent again goes to the session that said it holds or has answered it, to no other.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,8 @@ class Reconcile:
         self._t = tables
         self.has_begun = False
         """Whether any session has ever resumed: without, nothing is claimed and nothing parked."""
-        self._awaited: set[Session] = set()
+        self._awaited: dict[Session, set[EventId]] = {}
+        """Sessions to be heard, with what they have not sent again yet."""
         self._parked: OrderedDict[tuple[AgentId, EventId], tuple[float, ReplySeen]] = OrderedDict()
 
     def resumed(self, session: Session, hello: bodies.Hello, now: float) -> None:
@@ -40,16 +41,32 @@ class Reconcile:
         session.delivered = hello.seen
         self.has_begun = True
         if now <= self._t.began_at + self._t.limits.reconcile_s:
-            self._awaited.add(session)
+            self._awaited[session] = set(session.resent)
             self._t.is_reconciling = True
         self._t.count("sessions.resumed")
 
-    def settled(self, session: Session) -> bool:
-        """*session* has been heard in this epoch, or is gone; whether that was the last one awaited."""
-        if session not in self._awaited:
-            return False
-        self._awaited.discard(session)
-        self._t.is_reconciling = bool(self._awaited)
+    def heard(self, session: Session) -> None:
+        """A heartbeat of *session*: the second one ends what it is awaited for."""
+        missing = self._awaited.get(session)
+        if missing is not None and (session.beats > 1 or not missing):
+            del self._awaited[session]
+
+    def gone(self, session: Session) -> None:
+        """*session* is over."""
+        self._awaited.pop(session, None)
+
+    def entered(self, message: Message) -> None:
+        """*message* has been sent, perhaps again."""
+        missing = self._awaited.get(message.source)
+        if missing is None:
+            return
+        missing.discard(message.id)
+        if not missing and message.source.beats:
+            del self._awaited[message.source]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is awaited any more."""
         return not self._awaited
 
     def parks(self, reply: ReplySeen, now: float) -> bool:

@@ -149,6 +149,16 @@ class Settle:
             return
         self._dispatch.defer(leg, by, now)
 
+    def reported(self, session: Session, event_id: EventId, state: str, now: float) -> None:
+        """What *session* says of an event in its hands, in facts or a heartbeat."""
+        leg = session.held.get(event_id)
+        if leg is None or leg.state != "running":
+            return
+        if state == "deferred":
+            self.defer(session, event_id, None, now)
+        elif state == "running" and leg.is_expected:
+            self._dispatch.own(leg)
+
     # -- ends without an answer
 
     def cancel(self, message: Message, now: float, why: str) -> None:
@@ -240,7 +250,13 @@ class Settle:
         targets = tuple([leg.agent.id for leg in message.legs])
         answers = message.verb != "send"
         tombstone = self._t.messages.bury(
-            message.id, message.digest, now, kind=kind, targets=targets, blocks=answers
+            message.id,
+            message.digest,
+            now,
+            kind=kind,
+            targets=targets,
+            blocks=answers,
+            asked=message.verb == "ask",
         )
         if answers:
             handled = handled or message.handled
@@ -250,7 +266,7 @@ class Settle:
         for leg in freed:
             self._dispatch.free(leg, now)
         if message.group is not None:
-            for other in self._groups.ended(message, answered=kind == "reply"):
+            for other in self._groups.ended(message, now, answered=kind == "reply"):
                 self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
         message.legs.clear()  # a leg names its message: without the way back nothing waits for the collector
 

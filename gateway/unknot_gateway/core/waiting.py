@@ -257,6 +257,12 @@ class Waiting:
             self.graph.change(wait.handle, message.index, OUTSIDE if answered else NEVER)
             self.is_touched = True
 
+    def change(self, wait: Wait, index: int, condition: Condition) -> None:
+        """One condition of *wait* hangs on something else now."""
+        if wait.handle in self.waits:
+            self.graph.change(wait.handle, index, condition)
+            self.is_touched = True
+
     def answered(self, message: Message) -> None:
         """*message* has ended: who opened a wait for its answer can go on."""
         self._change_watchers(message, OUTSIDE)
@@ -264,9 +270,8 @@ class Waiting:
 
     def _change_watchers(self, message: Message, condition: Condition) -> None:
         for opened, index in message.watchers:
-            if opened.wait is not None and opened.wait.handle in self.waits:
-                self.graph.change(opened.wait.handle, index, condition)
-                self.is_touched = True
+            if opened.wait is not None:
+                self.change(opened.wait, index, condition)
 
     def _imply(self, strand: Strand) -> None:
         own = self.strand(strand.session, strand.execution)
