@@ -5,6 +5,7 @@ from unknot_gateway.core.limits import Limits
 from unknot_gateway.shell.egress import Egress
 from unknot_schemas import bodies
 from unknot_schemas.ids import AgentId
+from unknot_schemas.subjects import Subjects
 
 
 def wait_on(kind: str, of: str, **fields: object) -> bodies.WaitCondition:
@@ -590,3 +591,29 @@ def test_a_channel_request_hangs_on_every_member_and_is_a_knot_when_the_free_one
     stage.say("flint", bodies.Bye(flint))
     assert stage.answer_confirms() == 2
     assert stage.kinds() == {"e1": "deadlock", "b1": "deadlock"}
+
+
+def test_one_way_events_for_an_expect_are_not_kept_and_repeated_for_ever() -> None:
+    """A raw client that answers and heartbeats, but never says which number it has seen."""
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1, heartbeat_s=1.0)
+    caller = stage.hello("caller", heartbeat_s=60.0)
+    for number in range(30):
+        stage.say("birch", bodies.WaitOpen(f"w{number}", birch, [wait_on("event", "news")], "main"))
+        stage.request("caller", "birch", f"n{number}", verb="send", session=caller, type="news")
+        stage.pass_time(1.5)
+        stage.say("birch", bodies.Heartbeat(birch))
+    session = stage.kernel.tables.sessions.find(AgentId("birch"), birch)
+    assert session is not None
+    assert len(session.unseen) <= 5
+
+
+def test_a_one_way_event_for_an_expect_that_was_lost_on_the_way_is_delivered_again() -> None:
+    stage = Stage()
+    birch = stage.hello("birch", concurrency=1, heartbeat_s=1.0)
+    caller = stage.hello("caller")
+    stage.say("birch", bodies.WaitOpen("w", birch, [wait_on("event", "news")], "main"))
+    stage.request("caller", "birch", "n", verb="send", session=caller, type="news")
+    stage.pass_time(1.5)
+    stage.say("birch", bodies.Heartbeat(birch, open=["w"], seen=0))  # nothing has arrived
+    assert stage.delivered("birch") == ["n", "n"]

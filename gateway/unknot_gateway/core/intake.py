@@ -252,6 +252,7 @@ class Intake:
         self._dispatch.deliver_expected(leg, expect, now)
         self._openwaits.taken(expect, now)
         if message.verb == "send":
+            leg.ended = True
             self._settle.end(message, "reply", now)
             self._dispatch.let_go(leg)
 

@@ -194,7 +194,9 @@ class Reception:
         for number in [number for number in session.unseen if number <= seen]:
             del session.unseen[number]
         for leg in list(session.unseen.values()):
-            if leg.delivered_at + session.heartbeat_s <= now:
+            if leg.state == "ended" and leg.delivered_at + 4 * session.heartbeat_s <= now:
+                del session.unseen[leg.number]  # it is over, and its session confirms nothing
+            elif leg.delivered_at + session.heartbeat_s <= now:
                 self._dispatch.repeat(leg)
 
     def _compare_open(self, session: Session, named: list[str], now: float) -> list[str]:
