@@ -18,6 +18,7 @@ URL = "nats://simulated"
 PATIENCE_S = 60.0
 SLACK_S = 0.01
 ONE_WAY_S = 20.0
+DRAIN_S = 2.0
 
 Opened = Callable[[], Any]
 
@@ -86,6 +87,11 @@ class Life:
         for task in list(self.work):
             task.cancel()
 
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to leave."""
+        return self.leaves.is_set()
+
     def leave(self) -> None:
         """SIGTERM."""
         self.leaves.set()
@@ -135,7 +141,7 @@ class TeamLife(Life):
         )
         agent.on("work")(self.handle)
         agent.on("heavy", pool=self.pool_of("heavy"))(self.handle)
-        async with agent.running(URL, timeout=PATIENCE_S, main_runs=team.main_runs) as me:
+        async with agent.running(URL, timeout=PATIENCE_S, main_runs=team.main_runs, drain_s=DRAIN_S) as me:
             self.me = me
             await self.leaves.wait()
 
@@ -222,6 +228,7 @@ class DriverLife(Life):
 
     def leave(self) -> None:
         """SIGTERM."""
+        super().leave()
         self.jobs.put_nowait(None)
 
     async def _beside(self, nonce: str, job: Item) -> None:

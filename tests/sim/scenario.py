@@ -13,7 +13,8 @@ Op = Literal[
     "sleep", "ask", "all", "any", "quorum", "gather", "tasks", "race",
     "background", "give_up", "later", "send", "reply", "defer", "raise",
 ]  # fmt: skip
-FaultKind = Literal["loss", "cut", "stall", "crash", "restart", "freeze"]
+FaultKind = Literal["loss", "cut", "stall", "blackout", "crash", "leave", "restart", "freeze"]
+"""blackout: the NATS server is gone for a while. leave: an agent says bye, its next life comes later."""
 Policy = Literal["fail_all", "refuse", "shadow"]
 
 
@@ -110,9 +111,9 @@ SHORT_S = (0.3, 1.0, 2.5)
 FAULTS: dict[str, tuple[FaultKind, ...]] = {
     "calm": (),
     "lossy": ("loss", "stall"),
-    "cut": ("cut", "stall", "loss"),
-    "crash": ("crash", "restart", "freeze"),
-    "all": ("loss", "cut", "stall", "crash", "restart", "freeze"),
+    "cut": ("cut", "stall", "loss", "blackout"),
+    "crash": ("crash", "leave", "restart", "freeze"),
+    "all": ("loss", "cut", "stall", "blackout", "crash", "leave", "restart", "freeze"),
 }
 
 
@@ -184,7 +185,9 @@ class _Maker:
             "loss": draw.uniform(0.5, 3.0),
             "cut": draw.choice((0.5, 2.0, 4.0, 1.5 * loss_s)),
             "stall": draw.uniform(0.2, 3.0),
+            "blackout": draw.choice((0.3, 1.0, 4.0)),
             "crash": draw.uniform(0.1, 3.0),
+            "leave": draw.uniform(0.1, 3.0),
             "restart": draw.uniform(0.05, 1.5),
             "freeze": draw.uniform(0.2, 3.0),
         }[kind]

@@ -12,7 +12,7 @@ from typing import cast
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from tests.sim.actors import DriverLife, Life, ScriptLife, TeamLife
+from tests.sim.actors import DRAIN_S, DriverLife, Life, ScriptLife, TeamLife
 from tests.sim.network import GatewayLine, Letter, Line, Server
 from tests.sim.scenario import Item, Scenario
 from tests.sim.truth import Truth
@@ -163,7 +163,8 @@ class World:
             if isinstance(driver, DriverLife) and driver.alive:
                 driver.begin(f"n{number}", item)
             return
-        getattr(self, f"_{item.fault}")(item)
+        name = "leave_for_a_while" if item.fault == "leave" else item.fault
+        getattr(self, f"_{name}")(item)
 
     def _fault(self, item: Item, end: "partial[None]", settle_s: float) -> None:
         """*end* it in time; nothing is missed before all has settled."""
@@ -208,6 +209,42 @@ class World:
         self.lines.pop(item.who).die()
         life.die()
         self._fault(item, partial(self._begin_life, item.who), self.scenario.session_loss_s)
+
+    def _blackout(self, item: Item) -> None:
+        lines = [line for line in self.lines.values() if line.is_connected and not line.is_cut]
+        gateway = self.gateway.line
+        for line in lines:
+            line.cut()
+            self.loop.call_later(NOTICED_S, line.notice)
+        gateway.is_cut = True
+        self._fault(item, partial(self._all_heal, lines, gateway), self.scenario.session_loss_s)
+
+    def _all_heal(self, lines: list[Line], gateway: GatewayLine) -> None:
+        gateway.is_cut = gateway is not self.gateway.line  # else it has died meanwhile
+        for line in lines:
+            if self.lines.get(line.name) is line:
+                self._heal(line.name, line)
+
+    def _leave_for_a_while(self, item: Item) -> None:
+        life = self.lives[item.who]
+        if not life.alive or life.leaving or life.me is None:
+            return
+        life.leave()
+        self._fault(item, partial(self._come_back, life), DRAIN_S + self.scenario.session_loss_s)
+
+    def _come_back(self, life: Life) -> None:
+        if not life.alive:
+            return  # it has crashed meanwhile, and comes back by itself
+        if not life.task.done():
+            self._repairs += 1
+            self.loop.call_later(0.5, self._come_back_later, life)
+            return
+        life.die()
+        self._begin_life(life.name)
+
+    def _come_back_later(self, life: Life) -> None:
+        self._repairs -= 1
+        self._come_back(life)
 
     def _restart(self, item: Item) -> None:
         if not self._gateway_is_up:

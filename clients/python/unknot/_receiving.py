@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from typing import Final, Protocol
 
 import msgspec
@@ -15,6 +16,9 @@ from unknot_schemas.ids import MAIN
 from unknot_schemas.limits import TIMEOUT_MAX_S
 
 logger = logging.getLogger("unknot")
+
+BROADCAST_IDS_MAX: Final = 4_096
+"""Events of channels and topics that are remembered, oldest first out."""
 
 _delivered: Final = msgspec.json.Decoder(bodies.Delivered).decode
 _outcome: Final = msgspec.json.Decoder(bodies.Outcome).decode
@@ -48,6 +52,8 @@ class Receiver:
         self._session = session
         self._server = server
         self._loop = asyncio.get_running_loop()
+        self._broadcasts: OrderedDict[str, None] = OrderedDict()
+        """Ids of the events of channels and topics that have come."""
         self._controls = {
             subjects.CONTROL_CONFIRM: self._on_confirm,
             subjects.CONTROL_ABANDONED: self._on_abandoned,
@@ -77,10 +83,20 @@ class Receiver:
         """Take one message of a channel or topic."""
         session = self._session
         event = _delivered(payload)
-        if session.ended is not None or event.source == session.agent:
+        if session.ended is not None or event.source == session.agent or not self._is_first(event.id):
             return
         self._satisfy(event)
         self._server.broadcast(event)
+
+    def _is_first(self, id: str) -> bool:
+        """Whether this shared event has not come before: two patterns that overlap are two subscriptions."""
+        if id in self._broadcasts:
+            self._session.counters["delivered_twice"] += 1
+            return False
+        self._broadcasts[id] = None
+        if len(self._broadcasts) > BROADCAST_IDS_MAX:
+            self._broadcasts.popitem(last=False)
+        return True
 
     def _on_outcome(self, outcome: bodies.Outcome) -> None:
         if self._session.pending.settle(outcome) is None:
