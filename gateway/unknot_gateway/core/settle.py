@@ -10,6 +10,7 @@ from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import SendControl
 from unknot_gateway.core.facts import ReplySeen
 from unknot_gateway.core.groups import Groups
+from unknot_gateway.core.messages import Tombstone
 from unknot_gateway.core.records import Agent, Leg, Message, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
@@ -247,18 +248,8 @@ class Settle:
         self._close_edge(message, answered=kind == "reply")
         self._t.messages.remove(message)
         self._t.deadlines.drop("deadline", message.id)
-        targets = tuple([leg.agent.id for leg in message.legs])
-        answers = message.verb != "send"
-        tombstone = self._t.messages.bury(
-            message.id,
-            message.digest,
-            now,
-            kind=kind,
-            targets=targets,
-            blocks=answers,
-            asked=message.verb == "ask",
-        )
-        if answers:
+        tombstone = self._bury(message, kind, now)
+        if tombstone.blocks:
             handled = handled or message.handled
             outcome = bodies.Outcome(message.id, kind, handled, self._t.epoch, event=event, error=error)
             self._t.outcome(message.source, outcome, message.reply_to)
@@ -269,6 +260,17 @@ class Settle:
             for other in self._groups.ended(message, now, answered=kind == "reply"):
                 self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
         message.legs.clear()  # a leg names its message: without the way back nothing waits for the collector
+
+    def _bury(self, message: Message, kind: str, now: float) -> Tombstone:
+        return self._t.messages.bury(
+            message.id,
+            message.digest,
+            now,
+            kind=kind,
+            targets=tuple([leg.agent.id for leg in message.legs]),
+            blocks=message.verb != "send",
+            asked=message.verb == "ask",
+        )
 
     def _owed_receipt(self, message: Message, kind: str, error: bodies.Error | None) -> None:
         if kind in _ANSWERS:

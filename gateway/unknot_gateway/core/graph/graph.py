@@ -304,7 +304,9 @@ class Graph:
         """
         self._checks.settle()
         stuck, waits = self._model.stuck, self._model.waits
-        if stuck.isdisjoint(running) and not any(waits[wait].waiter in stuck for wait in ignore if wait in waits):
+        if stuck.isdisjoint(running) and not any(
+            waits[wait].waiter in stuck for wait in ignore if wait in waits
+        ):
             return [core for core in self.cores() if not set(nodes).isdisjoint(core.members)]
         return remaining_cores(self._model, nodes, running, ignore)
 
