@@ -28,6 +28,11 @@ class Living(Protocol):
     main: "Node | None"
     """Who reads the events, where a script's own loop does."""
 
+    @property
+    def leaving(self) -> bool:
+        """Whether it was asked to leave: it is no member of a channel any more."""
+        ...
+
     def pool_of(self, event_type: str) -> str:
         """The pool that serves *event_type*."""
         ...
@@ -69,6 +74,8 @@ class Request(Struct, eq=False):
     target: str
     type: str
     executions: list[Execution] = field(default_factory=list)
+    members: list[str] | None = None
+    """Of a channel, when it was sent: who joins later does not get it."""
     answered: bool | None = None
     """True when its answer was given, False when its handler has failed; of a channel's: the first one's."""
     settled: bool | None = None
@@ -241,7 +248,10 @@ class Truth:
         else:
             envelope = _envelope(payload)
             nonce, id = envelope.data["nonce"], envelope.id
-        if nonce in self.requests:
+        request = self.requests.get(nonce)
+        if request is not None:
+            if request.target.startswith("@") and verb != "wait.open":
+                request.members = self._members(request)
             self._nonces[id] = nonce
             if len(self._nonces) > IDS_MAX:
                 del self._nonces[next(iter(self._nonces))]
@@ -327,10 +337,13 @@ class Truth:
     def _targets(self, request: Request) -> list[str]:
         if not request.target.startswith("@"):
             return [request.target]
+        return self._members(request) if request.members is None else request.members
+
+    def _members(self, request: Request) -> list[str]:
         return [
             name
             for name, lives in self.lives.items()
-            if name != request.source and any(life.channel for life in lives)
+            if name != request.source and any(life.channel and not life.leaving for life in lives)
         ]
 
     def _answers(self, request: Request, name: str, able: set[Node]) -> bool:
