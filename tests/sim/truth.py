@@ -243,8 +243,7 @@ class Truth:
         """An agent has sent a request, an ask, or opened a wait."""
         if verb == "wait.open":
             body = _wait_open(payload)
-            nonce = self._nonces.get(body.on[0].id)
-            id = body.id
+            nonce, id = self._nonces.get(body.on[0].id, ""), body.id
         else:
             envelope = _envelope(payload)
             nonce, id = envelope.data["nonce"], envelope.id
