@@ -7,6 +7,8 @@ BAD_REQUEST: Final = "bad_request"
 BAD_ID: Final = "bad_id"
 TOO_LARGE: Final = "too_large"
 UNKNOWN_VERB: Final = "unknown_verb"
+NOT_PERMITTED: Final = "not_permitted"
+"""The NATS user may not do that."""
 REPLY_SUBJECT_REFUSED: Final = "reply_subject_refused"
 PROTOCOL_UNKNOWN: Final = "protocol_unknown"
 

@@ -42,9 +42,10 @@ async def test_time_that_runs_out_is_code_1(gateway: Gateway) -> None:
 
 
 async def test_an_agent_that_is_not_there_is_code_4(gateway: Gateway) -> None:
-    asked = await unknot("request", "elm", "work.do", "--wait-for-target", "0", gateway=gateway)
+    asked = await unknot("request", "elm", "work.do", "--wait-for-target", "0.2", gateway=gateway)
     assert (asked.code, asked.out) == (4, "")
     assert "unreachable" in asked.err
+    assert "--wait-for-target was 0.2 seconds" in asked.err
 
 
 async def test_a_network_without_a_gateway_is_code_4(gateway: Gateway) -> None:
@@ -113,6 +114,21 @@ async def test_an_event_is_sent_and_its_id_printed(gateway: Gateway) -> None:
 async def test_any_json_may_be_asked(data: str, gateway: Gateway) -> None:
     async with agent(gateway, "elm", echo):
         assert (await unknot("request", "elm", "work", data, gateway=gateway)).json == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        ("world", """'"world"'"""),
+        ("it's", "it"),
+        ("{a: 1}", """'{"name": "world"}'"""),
+        ("x" * 99, """'"text"'"""),
+    ],
+)
+async def test_what_is_no_json_is_answered_with_what_to_type(data: str, hint: str) -> None:
+    asked = await unknot("request", "elm", "work", data)
+    assert (asked.code, asked.out) == (2, "")
+    assert hint in asked.err.partition("no JSON")[2]
 
 
 async def _ignore(message: Any) -> None:

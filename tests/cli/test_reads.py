@@ -43,6 +43,13 @@ async def test_agents_say_who_lives(gateway: Gateway) -> None:
         assert [(row["agent"], row["slots"]) for row in as_json.json["rows"]] == [("elm", 3)]
 
 
+async def test_a_name_that_was_only_asked_for_is_no_agent(gateway: Gateway) -> None:
+    asked = await unknot("request", "nobody", "work", "--wait-for-target", "0", gateway=gateway)
+    assert asked.code == 4
+    listed = await unknot("agents", "list", gateway=gateway)
+    assert "nobody" not in listed.out
+
+
 async def ask_each_other(agent: RawAgent, event: Any) -> None:
     await agent.request("oak" if agent.name == "elm" else "elm", execution=event["id"])
 

@@ -51,6 +51,14 @@ async def test_what_is_no_agent_is_code_2_and_says_what_there_is(gateway: Gatewa
         assert "it has reviewer, writer" in tried.err
 
 
+async def test_a_module_alone_is_answered_with_the_agents_in_it(tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(TEAM)
+    for name in ("team", "team.py", "team:"):
+        tried = await ended(await start("run", name, cwd=tmp_path))
+        assert (tried.code, tried.out) == (2, "")
+        assert "unknot run team:reviewer team:writer" in tried.err
+
+
 async def test_an_error_inside_the_module_is_shown_with_its_traceback(
     gateway: Gateway, tmp_path: Path
 ) -> None:
@@ -64,9 +72,11 @@ async def test_an_error_inside_the_module_is_shown_with_its_traceback(
 async def test_no_server_is_code_4(tmp_path: Path) -> None:
     (tmp_path / "team.py").write_text(TEAM)
     tried = await ended(
-        await start("run", "team:writer", "--wait", "0.3", "--nats", "nats://127.0.0.1:1", cwd=tmp_path)
+        await start("run", "team:writer", "--wait", "1.2", "--nats", "nats://127.0.0.1:1", cwd=tmp_path)
     )
     assert (tried.code, tried.out) == (4, "")
+    assert tried.err.count("WARNING") == 1, "it has tried several times, and said so once"
+    assert tried.err.count("start one with `unknot serve`") == 2, "at the first attempt and at the end"
 
 
 async def test_a_stop_before_the_agents_are_up_is_heard_at_once(tmp_path: Path) -> None:

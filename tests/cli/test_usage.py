@@ -20,6 +20,12 @@ VERBS = [
     ["run"],
     ["send"],
     ["serve"],
+    ["users", "add"],
+    ["users", "change"],
+    ["users", "export"],
+    ["users", "list"],
+    ["users", "revoke"],
+    ["users", "rotate"],
     ["waits", "list"],
     ["watch"],
 ]
@@ -102,6 +108,7 @@ async def test_no_server_is_code_4(arguments: list[str]) -> None:
     tried = await unknot(*arguments, "--nats", "nats://127.0.0.1:1")
     assert (tried.code, tried.out) == (4, "")
     assert "no NATS server at nats://127.0.0.1:1" in tried.err
+    assert "start one with `unknot serve`" in tried.err
 
 
 async def test_no_server_to_watch_is_code_4() -> None:

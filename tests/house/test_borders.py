@@ -32,8 +32,9 @@ MAY_IMPORT = {
     "unknot_gateway": STDLIB | {"unknot_gateway"},
     "unknot_gateway/core": PURE | {"unknot_gateway.core", "unknot_schemas", "msgspec"},
     "unknot_gateway/core/graph": PURE | {"unknot_gateway.core.graph", "msgspec"},
+    "unknot_gateway/identity": STDLIB | {"unknot_gateway.identity", "unknot_schemas", "msgspec"},
     "unknot_gateway/shell": STDLIB
-    | {"unknot_gateway.core", "unknot_gateway.shell", "unknot_schemas"}
+    | {"unknot_gateway.core", "unknot_gateway.identity", "unknot_gateway.shell", "unknot_schemas"}
     | {"msgspec", "anyio", "nats", "structlog", "uvloop"},
     "unknot_gateway/cli": STDLIB
     | {"unknot_gateway", "unknot", "unknot_schemas"}
@@ -97,6 +98,8 @@ def test_every_import_is_absolute() -> None:
         ("unknot_gateway/core/graph", "from unknot_schemas.ids import AgentId"),
         ("unknot_gateway/shell", "from unknot_gateway.cli import main"),
         ("unknot_gateway/shell", "import unknot"),
+        ("unknot_gateway/identity", "import nats"),
+        ("unknot_gateway/identity", "from unknot_gateway.core import limits"),
     ],
 )
 def test_a_forbidden_import_is_seen(room: str, code: str) -> None:

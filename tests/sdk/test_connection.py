@@ -262,7 +262,7 @@ async def test_own_broadcasts_do_not_come_back(fake: Fake) -> None:
 
 async def test_a_stray_publish_to_the_inbox_changes_nothing(fake: Fake) -> None:
     async with unknot.connect("birch") as me:
-        inbox = me._links.session.transport._inbox
+        inbox = me._links.session.transport.calls.inbox
         assert inbox.startswith("_INBOX.birch.")
         await fake.client.publish(f"{inbox}.zz", b"{}")
         await me.send("elm", "say")

@@ -5,6 +5,7 @@ from unknot._asking import Answer, Request
 from unknot._connection import Connection, connect
 from unknot._context import Context
 from unknot._event import Event
+from unknot._login import BadLogin, Login
 from unknot._run import run
 from unknot._sends import Asked
 from unknot._threads import ThreadContext
@@ -26,6 +27,7 @@ __all__ = [
     "Agent",
     "Answer",
     "Asked",
+    "BadLogin",
     "Cancelled",
     "Connection",
     "Context",
@@ -33,6 +35,7 @@ __all__ = [
     "Event",
     "Handled",
     "HandlerFailed",
+    "Login",
     "OverLimit",
     "Refused",
     "Request",

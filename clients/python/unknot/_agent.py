@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast, get_args
 from unknot import _handlers
 from unknot._connection import Connection, opened
 from unknot._handlers import Handler
+from unknot._login import Login
 from unknot._names import agent_name, channel_names, topic_patterns
 from unknot._serving import HandlerServer
 from unknot._session import BlockingWaits, Profile
@@ -88,10 +89,12 @@ class Agent:
         timeout: float = 10.0,
         main_runs: bool = True,
         drain_s: float = 0.0,
+        login: Login | None = None,
     ) -> AsyncIterator[Connection]:
         """Serve inside this program; gives what ``connect`` gives, for the same agent.
 
         *main_runs*: whether code outside of handlers sends. *drain_s*: how long handlers may go on at the end.
+        *login*: the agent's user on the server; else UNKNOT_USER, UNKNOT_PASSWORD and so on.
         """
         profile = self._profile(main_runs)
         async with opened(
@@ -101,6 +104,7 @@ class Agent:
             timeout,
             lambda links: HandlerServer(links, self._handlers, self._slots),
             drain_s,
+            login,
         ) as me:
             yield me
 

@@ -6,11 +6,12 @@ from contextlib import aclosing, asynccontextmanager
 from unknot._context import Context, Links
 from unknot._event import Event
 from unknot._lifeline import Lifeline
+from unknot._login import Login
 from unknot._names import agent_name, channel_names, server_url, subjects_of, topic_patterns
 from unknot._reading import MainReader
 from unknot._receiving import Receiver, Server
 from unknot._session import Profile, Session
-from unknot.errors import UnknotError
+from unknot.errors import UnknotError, WaitFailed
 from unknot_schemas import bodies
 
 
@@ -30,6 +31,11 @@ class Connection(Context):
     def counters(self) -> dict[str, int]:
         """What was ignored, repeated, dropped or sent again since the start."""
         return dict(self._links.session.counters)
+
+    @property
+    def denied(self) -> WaitFailed | None:
+        """Why the NATS server lets this agent in no more; None while it does."""
+        return self._links.session.denied
 
     async def closed(self) -> None:
         """Until this session takes part no more: closed, or replaced by another one."""
@@ -56,10 +62,12 @@ async def opened(
     timeout: float,
     serve: Callable[[Links], Server],
     drain_s: float = 0.0,
+    login: Login | None = None,
 ) -> AsyncIterator[Connection]:
     """A session from hello to bye."""
     subjects = subjects_of(network)
-    session = Session(profile, server_url(url), subjects)
+    known = (login or Login()).resolved()
+    session = Session(profile, server_url(url, known.url), subjects, known)
     links = Links(session)
     server = serve(links)
     receiver = Receiver(session, server)
@@ -80,7 +88,7 @@ async def opened(
 
 
 @asynccontextmanager
-async def connect(
+async def connect(  # noqa: PLR0913  each is a choice of its own, most are seldom made
     name: str,
     url: str | None = None,
     *,
@@ -90,8 +98,11 @@ async def connect(
     topics: Sequence[str] = (),
     timeout: float = 10.0,
     heartbeat_s: float | None = None,
+    login: Login | None = None,
 ) -> AsyncIterator[Connection]:
     """Connect a script as agent *name* (url: else UNKNOT_URL, NATS_URL, the local server).
+
+    *login*: its user on the server; else UNKNOT_USER, UNKNOT_PASSWORD and so on. Refused when the server refuses it.
 
     It is one serial main that may read ``events()``; ``serves=False`` says that it never does: requests to it are
     refused. Unreachable when no server or no gateway answers in *timeout* seconds.
@@ -104,5 +115,5 @@ async def connect(
         heartbeat_s=heartbeat_s,
         blocking_waits="allow",
     )
-    async with opened(profile, url, network, timeout, MainReader) as me:
+    async with opened(profile, url, network, timeout, MainReader, login=login) as me:
         yield me

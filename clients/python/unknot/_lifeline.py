@@ -3,18 +3,21 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import metadata
 from typing import Final
 
 import msgspec
 
 from unknot import _watchdog
+from unknot._refusals import not_permitted
 from unknot._session import Session, encode
 from unknot.errors import Unreachable, WaitFailed, from_receipt
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
 from unknot_schemas.limits import HEARTBEAT_DEFAULT_S, NAMED_IDS_MAX
+from unknot_schemas.subjects import SESSION_VERBS
 
 logger = logging.getLogger("unknot")
 
@@ -47,12 +50,20 @@ class Lifeline:
         self._resuming = False
         self._greeted = False
         self._watched = False
+        self._refusals = 0
+        self._refused: dict[str, int] = {}
+        """Subjects, in lower case, of which the server has refused something, and the number of the last refusal: the
+        next heartbeat shows what exactly."""
+        self._asking = False
+        """Whether a heartbeat is on its way because of them: one at a time, however much is refused."""
         self._loop = asyncio.get_running_loop()
 
     async def open(self, timeout: float) -> None:
         """Connect, subscribe, say hello. Unreachable when no server or gateway answers in *timeout* seconds."""
         session = self._session
         session.main.own.task = asyncio.current_task()
+        session.transport.on_refused = self._publish_refused
+        session.transport.on_denied = self._denied
         await session.transport.open(timeout)
         _watchdog.watch()
         self._watched = True
@@ -182,16 +193,27 @@ class Lifeline:
 
     def _beat(self, older_than: float) -> None:
         session = self._session
+        refused = dict(self._refused)
         beat = bodies.Heartbeat(
             session.token,
-            open=session.pending.named(older_than, NAMED_IDS_MAX),
+            open=self._named(older_than, refused),
             held=session.running.named(older_than, NAMED_IDS_MAX),
             seen=session.running.seen,
         )
         subject = session.subjects.verb(session.agent, "heartbeat")
-        session.transport.ask(subject, encode(beat), self._answered)
+        made = session.transport.calls.made
+        session.transport.ask(subject, encode(beat), partial(self._answered, refused, made))
 
-    def _answered(self, answer: bytes | None) -> None:
+    def _named(self, older_than: float, refused: Mapping[str, int]) -> list[str]:
+        """Ids of what is open: first those that may have been refused, whatever their age."""
+        pending = self._session.pending
+        named = pending.named(older_than, NAMED_IDS_MAX)
+        if not refused:
+            return named
+        doubtful = (entry.id for entry in pending if entry.subject.lower() in refused)
+        return list(dict.fromkeys([*doubtful, *named]))[:NAMED_IDS_MAX]
+
+    def _answered(self, refused: Mapping[str, int], calls: int, answer: bytes | None) -> None:
         session = self._session
         if session.ended is not None:
             return
@@ -203,7 +225,9 @@ class Lifeline:
             return
         receipt = _receipt(answer)
         if receipt.ok:
-            self._repair(_pulse(answer))
+            pulse = _pulse(answer)
+            session.epoch = pulse.epoch
+            self._repair(pulse.unknown, pulse.not_held, self._refuse(refused, calls, pulse.unknown))
         elif receipt.error is not None and receipt.error.code in (codes.UNKNOWN_SESSION, codes.STALE_SESSION):
             if not self._resuming:
                 self._resuming = True
@@ -211,17 +235,67 @@ class Lifeline:
         else:
             logger.error("agent %s: heartbeat refused: %s", session.agent, receipt.error)
 
-    def _repair(self, pulse: bodies.Pulse) -> None:
+    def _repair(self, unknown: Iterable[str], not_held: Iterable[str], refused: set[str]) -> None:
         """Send again what the gateway does not know; let go of what it does not count as held here."""
         session = self._session
-        session.epoch = pulse.epoch
-        for id in pulse.unknown:
+        for id in unknown:
             entry = session.pending.get(id)
-            if entry is not None:
+            if entry is not None and id not in refused:
                 session.counters["sent_again"] += 1
                 session.transport.post(entry.subject, entry.payload, request_id=id)
-        for id in pulse.not_held:
+        for id in not_held:
             session.running.disown(id)
+
+    # ------------------------------------------------------------------ what the server refuses
+
+    def _publish_refused(self, subject: str) -> None:
+        """Only the subject is known, and not its case: the gateway knows what of it has arrived."""
+        session = self._session
+        own = session.subjects.verb(session.agent, "").lower()
+        if subject.removeprefix(own) in SESSION_VERBS or session.ended is not None or not self._greeted:
+            why = not_permitted(f"agent {session.agent} may not publish {subject!r}", subject)
+            session.transport.calls.refuse(subject, session.transport.calls.made, why)
+        else:
+            self._refusals += 1
+            self._refused[subject] = self._refusals
+            if not self._asking:
+                self._asking = True
+                self._beat(ALL)
+
+    def _refuse(self, refused: Mapping[str, int], calls: int, unknown: Iterable[str]) -> set[str]:
+        """Fail what was sent on the subjects *refused* before the heartbeat and has not arrived; the ids of requests.
+
+        The gateway answers in order: *calls* made before the heartbeat would have their Receipts by now.
+        """
+        session = self._session
+        for subject, number in refused.items():
+            if self._refused.get(subject) == number:
+                del self._refused[subject]
+        self._asking = bool(self._refused)
+        if self._asking:  # more has been refused meanwhile
+            self._beat(ALL)
+        whys = {
+            subject: not_permitted(f"agent {session.agent} may not publish {subject!r}", subject)
+            for subject in refused
+        }
+        told = {
+            subject for subject, why in whys.items() if session.transport.calls.refuse(subject, calls, why)
+        }
+        ids = set()
+        for id in unknown if refused else ():
+            entry = session.pending.get(id)
+            subject = entry.subject.lower() if entry is not None else ""
+            if entry is None or subject not in refused:
+                continue
+            ids.add(id)
+            if entry.strand is not None or subject not in told:  # else the ask itself is told
+                error = bodies.Error(codes.NOT_PERMITTED, whys[subject].message)
+                session.pending.settle(bodies.Outcome(id, "refused", "no", session.epoch, error=error))
+        return ids
+
+    def _denied(self, why: WaitFailed) -> None:
+        self._session.denied = why
+        self._session.end(str(why))
 
     async def _resume(self) -> None:
         """The gateway has forgotten this session (a restart, a long silence): go on with it, or begin anew."""

@@ -44,6 +44,7 @@ def subjects_of(network: str | None) -> Subjects:
     return Subjects(name, os.environ.get("UNKNOT_PREFIX") or DEFAULT_PREFIX)
 
 
-def server_url(given: str | None) -> str:
-    """*given*, else UNKNOT_URL, else NATS_URL, else the local server; several are parted by commas."""
-    return given or os.environ.get("UNKNOT_URL") or os.environ.get("NATS_URL") or DEFAULT_URL
+def server_url(given: str | None, otherwise: str | None = None) -> str:
+    """*given*, else UNKNOT_URL, NATS_URL, *otherwise*, the local server; several are parted by commas."""
+    named = given or os.environ.get("UNKNOT_URL") or os.environ.get("NATS_URL")
+    return named or otherwise or DEFAULT_URL

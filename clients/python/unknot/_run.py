@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from unknot._agent import Agent
+from unknot._connection import Connection
+from unknot._login import Login
 
 logger = logging.getLogger("unknot")
 
@@ -24,13 +26,16 @@ def run(
     timeout: float = PATIENCE_S,
     drain_s: float = DRAIN_S,
     on_up: Callable[[], None] | None = None,
+    login: Login | None = None,
 ) -> None:
     """Run *agents* until SIGTERM or Ctrl-C: then no new work, *drain_s* seconds for what is running, goodbye.
 
     *on_up* is called once all are up. Unreachable when no server or gateway answers within *timeout* seconds at the
     start; afterwards the connection comes back by itself. Returns, too, when another session takes an agent's place.
+    *login*: of each agent; ``{agent}`` in the name of a file stands for its name. Refused when the server lets one
+    of them in no more.
     """
-    asyncio.run(_until_signal(_Agents(agents, url, network, timeout, drain_s, on_up)))
+    asyncio.run(_until_signal(_Agents(agents, url, network, timeout, drain_s, on_up, login)))
 
 
 class _Agents(NamedTuple):
@@ -40,9 +45,11 @@ class _Agents(NamedTuple):
     timeout: float
     drain_s: float
     on_up: Callable[[], None] | None
+    login: Login | None
 
     async def serve(self, stop: asyncio.Event, up: asyncio.Event) -> None:
         """Serve until *stop*, or until a session is over for good."""
+        running_as: list[Connection] = []
         async with contextlib.AsyncExitStack() as stack:
             for agent in self.agents:
                 running = agent.running(
@@ -51,8 +58,10 @@ class _Agents(NamedTuple):
                     timeout=self.timeout,
                     main_runs=False,
                     drain_s=self.drain_s,
+                    login=self.login,
                 )
                 me = await stack.enter_async_context(running)
+                running_as.append(me)
                 closed = asyncio.create_task(me.closed(), name=f"unknot: {agent.name} closed")
                 stack.callback(closed.cancel)
                 closed.add_done_callback(lambda _closed: stop.set())
@@ -61,6 +70,9 @@ class _Agents(NamedTuple):
             if self.on_up is not None:
                 self.on_up()
             await stop.wait()
+        for me in running_as:
+            if me.denied is not None:
+                raise me.denied
 
 
 async def _until_signal(agents: _Agents) -> None:

@@ -7,11 +7,13 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from unknot._login import Login
 from unknot._pending import Entry, Pending
 from unknot._running import Running
-from unknot._strands import Execution
+from unknot._strands import Execution, Strand
 from unknot._tasks import Tasks
 from unknot._transport import Transport
+from unknot.errors import WaitFailed
 from unknot_schemas import Subjects, bodies
 from unknot_schemas import errors as codes
 from unknot_schemas.ids import MAIN
@@ -40,11 +42,11 @@ class Profile(Struct, frozen=True, kw_only=True):
 class Session:
     """Tables, timer and connection of one session; who sends, who receives and who beats share it."""
 
-    def __init__(self, profile: Profile, url: str, subjects: Subjects) -> None:
+    def __init__(self, profile: Profile, url: str, subjects: Subjects, login: Login | None = None) -> None:
         self.profile = profile
         self.agent = profile.agent
         self.subjects = subjects
-        self.transport = Transport(url, profile.agent, is_wanted=self._is_wanted)
+        self.transport = Transport(url, profile.agent, is_wanted=self._is_wanted, login=login)
         self.counters: Counter[str] = self.transport.counters
         self.tasks = Tasks()
         self.main = Execution(MAIN)
@@ -57,6 +59,8 @@ class Session:
         self.epoch = 0
         self.ended: str | None = None
         """Why this session takes part no more; None while it does."""
+        self.denied: WaitFailed | None = None
+        """Set when it has ended because the server lets its user in no more."""
         self.over = asyncio.Event()
         """Set when the session has ended for good."""
         self._ids = ""
@@ -120,6 +124,19 @@ class Session:
         """End *entry* by the own word; the gateway is told, and what it says later is ignored."""
         self.pending.settle(bodies.Outcome(entry.id, outcome, "maybe", self.epoch, error=error))
         self.post(*entry.farewell(self.token))
+
+    def satisfy(self, event: bodies.Delivered) -> Strand | None:
+        """End every open wait for an event like this one, and give the strand of one of them; None when there is none.
+
+        The gateway is told of those that it has not ended itself.
+        """
+        strand = None
+        for wait in self.pending.expecting(event):
+            strand = wait.strand
+            self.pending.settle(bodies.Outcome(wait.id, "reply", "yes", event.epoch, event=event))
+            if wait.id != event.for_:
+                self.post(*wait.farewell(self.token))
+        return strand
 
     def _is_wanted(self, id: str) -> bool:
         return id in self.pending

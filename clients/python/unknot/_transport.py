@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import logging
 import re
-import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -18,7 +17,10 @@ from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from unknot.errors import Unreachable
+from unknot._calls import Answer, Calls
+from unknot._login import Login
+from unknot._refusals import Refusal, is_denial, is_final, not_permitted, refusal
+from unknot.errors import Refused, Unreachable, WaitFailed
 from unknot_schemas import errors as codes
 from unknot_schemas.limits import SUBJECT_BYTES_MAX
 
@@ -29,10 +31,15 @@ OUTBOX_MAX: Final = 200_000
 OUTBOX_BYTES_MAX: Final = 64 * 1024 * 1024
 RETRY_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Pauses between attempts to build a connection that has been closed for good."""
+DENIALS_MAX: Final = 5
+"""Attempts in a row that the server has turned away, before the session ends: its user is gone."""
 RECONNECT_S: Final = 0.25
 """Pause between attempts to reach the same server again."""
+LET_GO_S: Final = 0.5
 PING_S: Final = 2
 PENDING_MESSAGES_MAX: Final = 1_000_000
+COMPLAINTS_S: Final = 10.0
+"""Pause between two lines in the log that say that no server answers."""
 
 Receive = Callable[[str, bytes], None]
 Post = tuple[str, bytes, str, str | None]
@@ -41,14 +48,27 @@ Post = tuple[str, bytes, str, str | None]
 class Transport:
     """A NATS connection that comes back. *is_wanted*: whether the request of this id is still worth sending."""
 
-    def __init__(self, url: str, agent: str, *, is_wanted: Callable[[str], bool]) -> None:
+    def __init__(
+        self, url: str, agent: str, *, is_wanted: Callable[[str], bool], login: Login | None = None
+    ) -> None:
         self.url = _without_secrets(url)
         """For people: without user and password."""
         self._servers = url.split(",")
         self.counters: Counter[str] = Counter()
         self.on_up: Callable[[], None] = lambda: None
         """Called when the connection is back after a loss."""
+        self.on_refused: Callable[[str], None] = lambda _subject: None
+        """Called with the subject, in lower case, of something sent that the server has refused."""
+        self.on_denied: Callable[[WaitFailed], None] = lambda _why: None
+        """Called when the server lets this user in no more."""
         self._agent = agent
+        self._login = login or Login()
+        self._connecting = False
+        self._complained_at: float | None = None
+        """When the log last said that no server answers; None while one does."""
+        self._confirming = 0
+        self._unheard: set[str] = set()
+        """Subscriptions that the server has refused on this connection, in lower case."""
         self._is_wanted = is_wanted
         self._nats: NatsClient | None = None
         self._routes: dict[str, Receive] = {}
@@ -58,9 +78,7 @@ class Transport:
         self._wake = asyncio.Event()
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
-        self._inbox = f"_INBOX.{agent}.{secrets.token_urlsafe(16)}"
-        self._calls: dict[str, Callable[[bytes | None], None]] = {}
-        self._call_number = 0
+        self.calls = Calls(agent)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, timeout: float) -> None:
@@ -82,15 +100,21 @@ class Transport:
             if client.is_connected:
                 await self._write_all(client)
             await client.close()
-        for answer in list(self._calls.values()):
-            answer(None)
-        self._calls.clear()
+        self.calls.close()
 
     async def listen(self, subject: str, receive: Receive) -> None:
-        """From now on *receive* gets what comes for *subject*, in order; also on connections to come."""
+        """From now on *receive* gets what comes for *subject*, in order; also on connections to come.
+
+        Refused when the server does not allow it.
+        """
         self._routes[subject] = receive
         if self._nats is not None and not self._nats.is_closed:
             await self._subscribe(self._nats, subject, receive)
+            try:
+                await self._confirm(self._nats, [subject])
+            except Refused:
+                self._routes.pop(subject)
+                raise
 
     async def silence(self, subject: str) -> None:
         """What comes for *subject* is not wanted any more."""
@@ -114,19 +138,16 @@ class Transport:
             self._wake.set()
         return True
 
-    def ask(self, subject: str, payload: bytes, answer: Callable[[bytes | None], None]) -> str:
+    def ask(self, subject: str, payload: bytes, answer: Answer) -> str:
         """Send and give the NATS reply to *answer* (None: nobody listens there); returns what ``forget`` takes."""
-        self._call_number += 1
-        inbox = f"{self._inbox}.{self._call_number:x}"
-        self._calls[inbox] = answer
+        inbox = self.calls.open(subject, answer)
         if not self.post(subject, payload, inbox):
-            self._calls.pop(inbox)
-            answer(None)
+            self.calls.answer(inbox, None)
         return inbox
 
     def forget(self, inbox: str) -> None:
         """No answer is wanted there any more."""
-        self._calls.pop(inbox, None)
+        self.calls.forget(inbox)
 
     async def call(self, subject: str, payload: bytes, timeout: float) -> bytes | None:
         """Send and wait for the NATS reply; None when nobody listens there, or none came in *timeout* seconds."""
@@ -148,31 +169,37 @@ class Transport:
     @property
     def waiting_calls(self) -> int:
         """Answers that are still awaited."""
-        return len(self._calls)
+        return len(self.calls)
 
     # ------------------------------------------------------------------ the connection
 
     async def _connect(self, timeout: float) -> None:
         client = NatsClient()
         self._lost.clear()
+        self._unheard.clear()
+        self._connecting = True
         try:
             async with asyncio.timeout(timeout):
-                await client.connect(self._servers, **self._options())
+                await client.connect(self._servers, **self._options(), **self._login.options(self._agent))
+                self._connecting = False
                 for subject, receive in self._routes.items():
                     await self._subscribe(client, subject, receive)
-                await self._subscribe(client, f"{self._inbox}.*", None)
+                await self._subscribe(client, f"{self.calls.inbox}.*", None)
+                await self._confirm(client, [*self._routes, f"{self.calls.inbox}.*"])
         except (TimeoutError, OSError, nats.errors.Error) as why:
-            await client.close()
-            raise Unreachable(
-                f"no NATS server answers at {self.url} ({str(why) or type(why).__name__}):"
-                " start one with `unknot serve`, or set UNKNOT_URL",
-                code=codes.UNREACHABLE,
-                handled="no",
-            ) from why
-        except asyncio.CancelledError:
-            await client.close()
+            await _let_go(client)
+            if is_denial(why):
+                raise not_permitted(
+                    f"the NATS server at {self.url} does not let agent {self._agent} in"
+                ) from why
+            raise Unreachable(self._nobody(why), code=codes.UNREACHABLE, handled="no") from why
+        except (asyncio.CancelledError, Refused, ValueError):
+            await _let_go(client)
             raise
+        finally:
+            self._connecting = False
         self._nats = client
+        self._complained_at = None
         self._connected.set()
 
     def _options(self) -> dict[str, Any]:
@@ -203,17 +230,50 @@ class Transport:
             subject, cb=callback, pending_msgs_limit=PENDING_MESSAGES_MAX, pending_bytes_limit=0
         )
 
+    async def _confirm(self, client: NatsClient, subjects: list[str]) -> None:
+        """Return when the server has seen these subscriptions; Refused when it has refused one."""
+        self._confirming += 1
+        try:
+            await asyncio.sleep(0)  # the PING must not pass what was just issued
+            await asyncio.sleep(0)
+            await client.flush()
+        except (nats.errors.Error, OSError, TimeoutError):
+            return  # it went down: when it is back, what is refused comes up again
+        finally:
+            self._confirming -= 1
+        for subject in subjects:
+            if subject.lower() in self._unheard:
+                raise not_permitted(
+                    f"agent {self._agent} may not subscribe {subject!r} on {self.url}", subject
+                )
+
     async def _receipt(self, msg: Msg) -> None:
-        answer = self._calls.pop(msg.subject, None)
-        if answer is not None:
-            nobody = not msg.data and (msg.headers or {}).get("Status") == "503"
-            answer(None if nobody else msg.data)
+        nobody = not msg.data and (msg.headers or {}).get("Status") == "503"
+        self.calls.answer(msg.subject, None if nobody else msg.data)
+
+    def _refused(self, refused: Refusal) -> None:
+        if refused.what == "publish":
+            self.on_refused(refused.subject)
+            return
+        self._unheard.add(refused.subject)
+        heard = refused.subject == f"{self.calls.inbox}.*".lower() or refused.subject in map(
+            str.lower, self._routes
+        )
+        if heard and not self._confirming:
+            self._lost.set()  # it was allowed before: a new connection shows what is left
 
     async def _failed(self, error: Exception) -> None:
         self.counters["errors"] += 1
+        if (refused := refusal(error)) is not None:
+            self._refused(refused)
+        elif is_denial(error) and not self._connecting:
+            self._lost.set()  # the secret may have been changed: a new connection reads it again
         if isinstance(error, nats.errors.SlowConsumerError):
             self.counters["dropped"] += 1
             self.on_up()  # something was lost: reconcile
+        if isinstance(error, OSError) and not is_final(error):
+            self._complain(error)
+            return
         expected = isinstance(error, OSError | nats.errors.Error)
         logger.log(
             logging.WARNING if expected else logging.ERROR,
@@ -223,6 +283,21 @@ class Transport:
             error,
             exc_info=None if expected else error,
         )
+        if self._connecting and is_final(error):
+            raise error  # trying again, as nats-py would, changes nothing
+
+    def _complain(self, why: Exception) -> None:
+        """Log that no server answers: at first, and then now and then."""
+        now = asyncio.get_running_loop().time()
+        if self._complained_at is None or now >= self._complained_at + COMPLAINTS_S:
+            self._complained_at = now
+            logger.warning("agent %s: %s", self._agent, self._nobody(why))
+
+    def _nobody(self, why: Exception) -> str:
+        return (
+            f"no NATS server at {self.url} ({str(why) or type(why).__name__}):"
+            " start one with `unknot serve`, or set UNKNOT_URL"
+        )
 
     async def _went_down(self) -> None:
         self._connected.clear()
@@ -230,6 +305,7 @@ class Transport:
             logger.warning("agent %s: the connection to %s is gone; trying again", self._agent, self.url)
 
     async def _came_back(self) -> None:
+        self._complained_at = None
         self._connected.set()
         self.counters["reconnects"] += 1
         logger.warning("agent %s: connected to %s again", self._agent, self.url)
@@ -243,12 +319,23 @@ class Transport:
         """Build a new connection whenever nats-py has closed the old one for good."""
         while True:
             await self._lost.wait()
+            self._connected.clear()
+            if self._nats is not None and not self._nats.is_closed:
+                await self._nats.close()  # nats-py would go on with what it was given at first
+            denials = 0
             for attempt in itertools.count():
                 try:
                     await self._connect(5.0)
                     break
-                except Unreachable as why:
-                    logger.warning("agent %s: %s", self._agent, why)
+                except (Unreachable, Refused, ValueError) as why:
+                    if isinstance(why, Unreachable):
+                        self._complain(why.__cause__ if isinstance(why.__cause__, Exception) else why)
+                    else:
+                        logger.warning("agent %s: %s", self._agent, why)
+                    denials = denials + 1 if isinstance(why, Refused) else 0
+                    if isinstance(why, Refused) and denials == DENIALS_MAX:
+                        self.on_denied(why)
+                        return
                     await asyncio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
             await self._came_back()
 
@@ -280,6 +367,15 @@ class Transport:
                 self.counters["unsent"] += 1
                 logger.warning("agent %s: %s: not sent: %s", self._agent, subject, why)
                 return
+
+
+async def _let_go(client: NatsClient) -> None:
+    """Close what was never open: after a TLS handshake that failed nats-py would wait for ever."""
+    try:
+        async with asyncio.timeout(LET_GO_S):
+            await client.close()
+    except TimeoutError:
+        pass
 
 
 def _without_secrets(url: str) -> str:

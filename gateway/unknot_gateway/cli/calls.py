@@ -1,4 +1,4 @@
-"""``unknot request`` and ``unknot send``: one message to an agent, from the agent ``cli``."""
+"""``unknot request`` and ``unknot send``: one message to an agent, from the agent that the user names, else ``cli``."""
 
 import asyncio
 import secrets
@@ -12,6 +12,7 @@ from unknot_gateway.cli import exits, options
 _KEYS: Final = ("outcome", "ok")
 """Of an Outcome, and of a Receipt."""
 _RECEIPT_S: Final = 5.0
+_SHOWN_CHARS_MAX: Final = 60
 _UNREACHABLE: Final = frozenset({"unreachable"})
 
 
@@ -48,7 +49,20 @@ class _Json(click.ParamType[bytes]):
         try:
             return msgspec.json.encode(msgspec.json.decode(text))
         except (msgspec.DecodeError, RecursionError) as error:
-            self.fail(f"no JSON: {error}", param, ctx)
+            self.fail(f"no JSON: {error}{_json_hint(value)}", param, ctx)
+
+
+def _json_hint(value: str) -> str:
+    """What to type instead of *value*; nothing when it did not come from the command line."""
+    if value == "-":
+        return ""
+    if value.startswith(("{", "[")):
+        return """; double quotes inside, single quotes around all: '{"name": "world"}'"""
+    import json
+    import shlex
+
+    text = value if len(value) <= _SHOWN_CHARS_MAX else "text"
+    return f"; text needs quotes inside quotes: {shlex.quote(json.dumps(text, ensure_ascii=False))}"
 
 
 _message = (
@@ -83,8 +97,7 @@ def request(
     data: bytes,
     timeout: float,
     wait_for_target: float,
-    url: str,
-    network: str,
+    where: options.Where,
     as_json: bool,
 ) -> None:
     """Ask AGENT (or @CHANNEL) with an event of TYPE, and print the answer. JSON '-' is read from stdin.
@@ -107,7 +120,7 @@ def request(
         timeout_s=timeout,
         wait_for_target_s=min(wait_for_target, timeout),
     )
-    payload = talk.run(_ask(url, network, target, event_type, asked))
+    payload = talk.run(_ask(where, target, event_type, asked))
     try:
         outcome = msgspec.json.decode(payload, type=bodies.Outcome)
     except msgspec.DecodeError:
@@ -119,13 +132,19 @@ def request(
         click.echo(msgspec.json.format(bytes(outcome.event.data), indent=2))
     if outcome.outcome != "reply":
         click.echo(f"{outcome.outcome}: {_said(outcome.error)}", err=True)
+    if outcome.outcome in _UNREACHABLE:
+        click.echo(
+            f"--wait-for-target was {asked.wait_for_target_s:g} seconds: start {target}, or give more"
+            " (at most --timeout)",
+            err=True,
+        )
     sys.exit(_code_of(outcome.outcome))
 
 
 @click.command()
 @_with_message
 @options.where
-def send(target: str, event_type: str, data: bytes, url: str, network: str, as_json: bool) -> None:
+def send(target: str, event_type: str, data: bytes, where: options.Where, as_json: bool) -> None:
     """Send AGENT (or @CHANNEL) a one-way event of TYPE; print its id. JSON '-' is read from stdin.
 
     The gateway keeps it until the agent has a free slot, at most 60 seconds. With --json the receipt is printed.
@@ -139,7 +158,7 @@ def send(target: str, event_type: str, data: bytes, url: str, network: str, as_j
     from unknot_schemas import bodies
 
     event = bodies.Envelope(unknot=1, id=secrets.token_urlsafe(16), data=msgspec.Raw(data))
-    payload = talk.run(_send(url, network, target, event_type, event))
+    payload = talk.run(_send(where, target, event_type, event))
     receipt = msgspec.json.decode(payload, type=bodies.Receipt)
     if as_json:
         click.echo(payload)
@@ -151,33 +170,33 @@ def send(target: str, event_type: str, data: bytes, url: str, network: str, as_j
         sys.exit(exits.NOT_REACHABLE if code in _UNREACHABLE else exits.FAILED)
 
 
-async def _ask(url: str, network: str, target: str, event_type: str, asked: Any) -> bytes:
+async def _ask(where: options.Where, target: str, event_type: str, asked: Any) -> bytes:
     import msgspec
 
     from unknot_gateway.cli import talk
     from unknot_schemas import limits
 
-    subjects = talk.subjects_of(network)
+    subjects = talk.subjects_of(where.network)
     patience_s = asked.timeout_s + asked.wait_for_target_s + 2 * limits.CLIENT_GRACE_S
-    async with talk.connected(url) as client:
-        subject = subjects.event(talk.AGENT, "request", target, event_type)
+    async with talk.connected(where) as client:
+        subject = subjects.event(where.agent, "request", target, event_type)
         try:
             return await talk.ask(client, subjects, subject, msgspec.json.encode(asked), patience_s, *_KEYS)
         except asyncio.CancelledError:  # Ctrl-C: nobody wants the answer any more
             await client.publish(
-                subjects.verb(talk.AGENT, "request.cancel"), b'{"id":"%b"}' % asked.id.encode()
+                subjects.verb(where.agent, "request.cancel"), b'{"id":"%b"}' % asked.id.encode()
             )
             raise
 
 
-async def _send(url: str, network: str, target: str, event_type: str, event: Any) -> bytes:
+async def _send(where: options.Where, target: str, event_type: str, event: Any) -> bytes:
     import msgspec
 
     from unknot_gateway.cli import talk
 
-    subjects = talk.subjects_of(network)
-    async with talk.connected(url) as client:
-        subject = subjects.event(talk.AGENT, "send", target, event_type)
+    subjects = talk.subjects_of(where.network)
+    async with talk.connected(where) as client:
+        subject = subjects.event(where.agent, "send", target, event_type)
         return await talk.ask(client, subjects, subject, msgspec.json.encode(event), _RECEIPT_S, *_KEYS)
 
 

@@ -1,14 +1,16 @@
 """``unknot waits`` and ``unknot agents``: what the gateway's api says, as a table or as JSON."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
 
-from unknot_gateway.cli import exits, options
+from unknot_gateway.cli import exits, options, tables
 
 _LIMIT: Final = 1_000
+_NO_SESSION: Final = "0"
+"""The session of an agent that never said hello."""
 
 
 @click.group()
@@ -36,18 +38,18 @@ _limit = click.option(
 )
 @_limit
 @options.where
-def waits_list(verdicts: bool, limit: int, url: str, network: str, as_json: bool) -> None:
+def waits_list(verdicts: bool, limit: int, where: options.Where, as_json: bool) -> None:
     """List the open waits.
 
     \b
     Exit codes: 0 fine, 2 wrong usage, 3 with --verdicts: a listed wait is deadlocked,
                 4 no NATS server or no gateway.
     """
-    answer, payload = _asked(url, network, "waits", limit)
+    answer, payload = _asked(where, "waits", limit)
     if as_json:
         click.echo(payload)
     else:
-        _table(_WAIT_HEAD, [_wait(row) for row in answer["rows"]])
+        tables.show(_WAIT_HEAD, [_wait(row) for row in answer["rows"]])
         if verdicts:
             _verdicts(answer["rows"])
         _rest(answer, "waits")
@@ -58,28 +60,30 @@ def waits_list(verdicts: bool, limit: int, url: str, network: str, as_json: bool
 @agents.command("list")
 @_limit
 @options.where
-def agents_list(limit: int, url: str, network: str, as_json: bool) -> None:
+def agents_list(limit: int, where: options.Where, as_json: bool) -> None:
     """List the live sessions of all agents.
 
     \b
     Exit codes: 0 fine, 2 wrong usage, 4 no NATS server or no gateway.
     """
-    answer, payload = _asked(url, network, "agents", limit)
+    answer, payload = _asked(where, "agents", limit)
     if as_json:
         click.echo(payload)
         return
-    _table(_AGENT_HEAD, [_agent(row) for row in answer["rows"]])
+    tables.show(_AGENT_HEAD, [_agent(row) for row in answer["rows"] if not _is_a_name(row)])
     _rest(answer, "sessions")
 
 
-def _asked(url: str, network: str, endpoint: str, limit: int) -> tuple[dict[str, Any], bytes]:
+def _asked(where: options.Where, endpoint: str, limit: int) -> tuple[dict[str, Any], bytes]:
     import msgspec
 
     from unknot_gateway.cli import talk
 
     async def ask() -> bytes:
-        async with talk.connected(url) as client:
-            return await talk.ask_api(client, talk.subjects_of(network), endpoint, b'{"limit":%d}' % limit)
+        async with talk.connected(where) as client:
+            return await talk.ask_api(
+                client, talk.subjects_of(where.network), endpoint, b'{"limit":%d}' % limit
+            )
 
     payload = talk.run(ask())
     return msgspec.json.decode(payload), payload
@@ -116,6 +120,12 @@ def _wait(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _is_a_name(row: dict[str, Any]) -> bool:
+    """Whether nothing is known of the agent but that somebody asked for it."""
+    counts = ("busy", "queued", "open", "held")
+    return row["session"] == _NO_SESSION and not any(row[name] for name in counts)
+
+
 def _agent(row: dict[str, Any]) -> tuple[str, ...]:
     slots = "any" if row["slots"] is None else str(row["slots"])
     heard = f"{row['heard_s']:.1f}s" if row["fresh"] else f"{row['heard_s']:.1f}s stale"
@@ -127,12 +137,6 @@ def _verdicts(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         verdict = "can never end" if row["stuck"] else "goes on when its holder does"
         click.echo(f"{row['waiter']} ({row['id']}) {verdict}: {' -> '.join(row['chain']) or '-'}")
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-    for row in (head, *rows):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _rest(answer: dict[str, Any], what: str) -> None:

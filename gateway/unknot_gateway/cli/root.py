@@ -14,6 +14,7 @@ _VERBS: Final = {
     "run": ("run:run", "Run agents of the current folder."),
     "send": ("calls:send", "Send an agent a one-way event."),
     "serve": ("serve:serve", "Run the gateway, with a NATS server of its own."),
+    "users": ("users:users", "Who may connect to the NATS server, and as what."),
     "waits": ("reads:waits", "Who waits for whom, and for what."),
     "watch": ("watch:watch", "Print deadlocks as they are found."),
 }

@@ -5,6 +5,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
     help="Seconds to wait for the NATS server and the gateway.",
 )
 @options.where
-def run(names: tuple[str, ...], patience_s: float, url: str, network: str, as_json: bool) -> None:
+def run(names: tuple[str, ...], patience_s: float, where: options.Where, as_json: bool) -> None:
     """Run agents: MODULE is imported from the current folder, AGENT is what it calls an unknot.Agent.
 
     Prints one line on stdout when all are up; logs go to stderr. After SIGTERM or Ctrl-C nothing new comes, and what is
-    running has ten seconds to end.
+    running has ten seconds to end. Each agent logs in as its own user: with --password-file, --creds or --nkey,
+    {agent} in the name of the file stands for the agent's name.
 
     \b
     Exit codes: 0 stopped, 1 an agent failed, 2 wrong usage or nothing of that name,
@@ -50,16 +52,27 @@ def run(names: tuple[str, ...], patience_s: float, url: str, network: str, as_js
         if as_json:
             up = {
                 "agents": [agent.name for agent in agents],
-                "nats": url,
-                "network": network,
+                "nats": where.shown,
+                "network": where.network,
                 "pid": os.getpid(),
             }
             click.echo(msgspec.json.encode(up))
         else:
-            click.echo(f"{', '.join(agent.name for agent in agents)} up at {url} (network {network})")
+            click.echo(
+                f"{', '.join(agent.name for agent in agents)} up at {where.shown} (network {where.network})"
+            )
 
     try:
-        unknot.run(*agents, url=url, network=network, timeout=patience_s, on_up=on_up)
+        unknot.run(
+            *agents,
+            url=where.url,
+            network=where.network,
+            timeout=patience_s,
+            on_up=on_up,
+            login=where.login,
+        )
+    except unknot.BadLogin as bad:
+        raise exits.BadFile(str(bad)) from bad
     except unknot.Unreachable as error:
         raise exits.NobodyThere(str(error)) from error
     except unknot.WaitFailed as error:
@@ -71,7 +84,7 @@ def _agent(name: str) -> "Agent":
 
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
-        raise click.UsageError(f"{name!r} is not MODULE:AGENT")
+        raise click.UsageError(f"{name!r} is not MODULE:AGENT{_agents_in(module_name)}")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
@@ -80,6 +93,24 @@ def _agent(name: str) -> "Agent":
         raise exits.BadFile(f"no module {module_name!r} in {Path.cwd()}") from error
     found: Any = getattr(module, attribute, None)
     if not isinstance(found, Agent):
-        known = [known for known, value in vars(module).items() if isinstance(value, Agent)]
-        raise exits.BadFile(f"{module_name} has no agent {attribute!r}; it has {', '.join(known) or 'none'}")
+        known = ", ".join(_names(module)) or "none"
+        raise exits.BadFile(f"{module_name} has no agent {attribute!r}; it has {known}")
     return found
+
+
+def _agents_in(module_name: str) -> str:
+    """What could have been meant by a module alone, or its file; "" when there is no such module."""
+    module_name = module_name.removesuffix(".py")
+    try:
+        names = _names(import_module(module_name)) if module_name else []
+    except ModuleNotFoundError:
+        return ""
+    found = " ".join(f"{module_name}:{name}" for name in names)
+    return f"; did you mean: unknot run {found}" if found else ""
+
+
+def _names(module: ModuleType) -> list[str]:
+    """What *module* calls its agents."""
+    from unknot import Agent
+
+    return [name for name, value in vars(module).items() if isinstance(value, Agent)]

@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from unknot_gateway.cli import exits
+from unknot_gateway.cli import exits, options
+
+if TYPE_CHECKING:
+    from unknot import Login
 
 
 @click.command()
@@ -26,6 +29,11 @@ from unknot_gateway.cli import exits
 @click.option(
     "--policy", type=click.Choice(["shadow", "refuse", "fail_all"]), help="What happens to a deadlock."
 )
+@click.option(
+    "--users",
+    type=click.Path(dir_okay=False),
+    help="File of the users of `unknot users`: each agent is itself and no other.",
+)
 @click.option("--config", type=click.Path(dir_okay=False), help="File of settings (TOML).")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option(
@@ -34,7 +42,8 @@ from unknot_gateway.cli import exits
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object when ready: nats, networks, pid, epoch."
 )
-def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: Any) -> None:
+@options.login
+def serve(config: str | None, ready_file: str | None, as_json: bool, login: "Login", **flags: Any) -> None:
     """Run the gateway, with a NATS server of its own unless --nats names one.
 
     Prints one line on stdout when it takes messages; logs are JSON on stderr. SIGTERM and Ctrl-C drain: what has come
@@ -43,16 +52,25 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: An
     Flags go before environment (UNKNOT_NATS, UNKNOT_NETWORKS=a,b, UNKNOT_PORT, UNKNOT_POLICY, ...), environment before
     file, file before default. The file has the same names, and [network.NAME] for what differs there.
 
+    With --users only those users are let in, and SIGHUP loads them again. With --nats the server has them by
+    `unknot users export`; --user, --creds and the others are the gateway's own login there.
+
     \b
     Exit codes: 0 stopped, 1 failed or served by another, 2 wrong usage or settings, 4 no NATS server at --nats.
     """
+    from unknot import BadLogin
+    from unknot_gateway.identity.presence import AlreadyPresent
+    from unknot_gateway.identity.users import BadUsers
     from unknot_gateway.shell import logs, settings
     from unknot_gateway.shell.bus import NotReachable
     from unknot_gateway.shell.embedded import ServerFailed
     from unknot_gateway.shell.serving import AlreadyServed, Ready
     from unknot_gateway.shell.serving import serve as serve_gateway
+    from unknot_schemas.ids import GATEWAY
 
     flags["networks"] = list(flags["networks"]) or None
+    if click.get_current_context().params["context"]:  # UNKNOT_CONTEXT is for agents, as UNKNOT_URL is
+        flags["nats"] = flags["nats"] or login.url
     try:
         wanted = settings.load(flags, os.environ, config)
     except settings.BadSettings as bad:
@@ -68,10 +86,12 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, **flags: An
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve_gateway(wanted, on_ready))
+            runner.run(serve_gateway(wanted, on_ready, lambda: login.options(GATEWAY)))
     except NotReachable as error:
         raise exits.NobodyThere(str(error)) from error
-    except (ServerFailed, AlreadyServed) as error:
+    except (BadUsers, BadLogin) as bad:
+        raise exits.BadFile(str(bad)) from bad
+    except (ServerFailed, AlreadyServed, AlreadyPresent) as error:
         raise exits.Failure(str(error)) from error
 
 

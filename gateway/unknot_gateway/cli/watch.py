@@ -17,7 +17,7 @@ _DEADLOCK: Final = "agent.wait.deadlock_detected"
 @click.option("--once", is_flag=True, help="End after the first deadlock, with exit code 3.")
 @click.option("--all", "everything", is_flag=True, help="All notices, not only deadlocks.")
 @options.where
-def watch(once: bool, everything: bool, url: str, network: str, as_json: bool) -> None:
+def watch(once: bool, everything: bool, where: options.Where, as_json: bool) -> None:
     """Print deadlocks as they are found, until Ctrl-C. With --json one object a line: {"type", "data"}.
 
     \b
@@ -26,15 +26,15 @@ def watch(once: bool, everything: bool, url: str, network: str, as_json: bool) -
     """
     from unknot_gateway.cli import talk
 
-    if talk.run(_watch(url, network, once, everything, as_json)):
+    if talk.run(_watch(where, once, everything, as_json)):
         sys.exit(exits.DEADLOCK)
 
 
-async def _watch(url: str, network: str, once: bool, everything: bool, as_json: bool) -> bool:
+async def _watch(where: options.Where, once: bool, everything: bool, as_json: bool) -> bool:
     """Whether it ended because of a deadlock."""
     from unknot_gateway.cli import talk
 
-    subjects = talk.subjects_of(network)
+    subjects = talk.subjects_of(where.network)
     ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _end, ended, False)
@@ -47,14 +47,17 @@ async def _watch(url: str, network: str, once: bool, everything: bool, as_json: 
         if once and kind == _DEADLOCK:
             _end(ended, True)
 
-    async with talk.connected(url, again=True) as client:
+    async with talk.connected(where, again=True) as client:
         await client.subscribe(subjects.notice(">"), cb=on_notice)
+        await asyncio.sleep(0)  # the PING must not pass the subscription
+        await asyncio.sleep(0)
         await client.flush()
+        client.check()
         try:
             await talk.ask_api(client, subjects, "stats", b"")
         except exits.NobodyThere as nobody:
             click.echo(f"{nobody.message}; waiting for one", err=True)
-        click.echo(f"watching network {network} at {url}", err=True)
+        click.echo(f"watching network {where.network} at {where.shown}", err=True)
         return await ended
 
 

@@ -1,9 +1,11 @@
 """The bus: what the shell needs of NATS, and NATS by nats-py's public API. A connection closed for good is rebuilt."""
 
 import asyncio
+import contextlib
+import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import nats
@@ -13,9 +15,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from unknot_gateway.identity.permissions import GATEWAY_INBOX
 from unknot_gateway.shell.limits import (
     CONNECT_PATIENCE_S,
     DRAIN_S,
+    LET_GO_S,
     LOG_PAUSE_S,
     PENDING_BYTES_MAX,
     PENDING_MSGS_MAX,
@@ -29,6 +33,9 @@ log = structlog.get_logger()
 
 _FAILURES = (nats.errors.Error, OSError, TimeoutError, RuntimeError)
 """How nats-py fails; RuntimeError is uvloop's word for a socket that is closed."""
+
+Login = Callable[[], Mapping[str, Any]]
+"""What nats-py's connect is given to log in; asked for each new connection."""
 
 Take = Callable[[Msg], Awaitable[None]]
 """What a subscription calls with each message, in their order."""
@@ -63,6 +70,12 @@ class _Client(Client):
     """nats-py decodes subjects strictly inside its read loop: one that is no UTF-8 would end that loop."""
 
     def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
+        if (
+            reply
+            and not reply.startswith(b"_INBOX.")
+            and (b".api." in subject or subject.startswith(b"$SRV."))
+        ):
+            reply = b""  # nats.micro answers wherever it is told to: a gateway must not be made to forge
         return Msg(
             _client=self,
             subject=subject.decode("utf-8", "backslashreplace"),
@@ -73,15 +86,24 @@ class _Client(Client):
         )
 
 
+async def _let_go(connection: Client) -> None:
+    """Close what was never open: after a TLS handshake that failed nats-py would wait for ever."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LET_GO_S):
+            await connection.close()
+
+
 class NatsBus:
     """One connection for all networks. *url*: servers, with commas between. ``supervise`` must run beside it."""
 
-    def __init__(self, url: str, name: str = "unknot gateway") -> None:
+    def __init__(self, url: str, name: str = "unknot gateway", *, login: Login = dict) -> None:
         self.url = url
         self.counters: Counter[str] = Counter()
         self.connection: Client = _Client()
         self.on_rebuilt: Callable[[Client], Awaitable[None]] | None = None
         self._name = name
+        self._login = login
+        self._connecting = False
         self._takes: dict[str, Take] = {}
         self._subscriptions: list[Subscription] = []
         self._closed = asyncio.Event()
@@ -155,21 +177,31 @@ class NatsBus:
 
     async def _connect(self) -> None:
         connection = _Client()
-        await connection.connect(
-            self.url.split(","),
-            name=self._name,
-            ping_interval=PING_INTERVAL_S,
-            max_outstanding_pings=PINGS_OUTSTANDING_MAX,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds, also parts of one
-            error_cb=self._on_error,
-            disconnected_cb=self._on_disconnected,
-            reconnected_cb=self._on_reconnected,
-            closed_cb=self._on_closed,
-            # All names are checked before a subject is built, and reply subjects came over the wire as one word.
-            skip_subject_validation=True,
-        )
+        self._connecting = True
+        try:
+            await connection.connect(self.url.split(","), **self._login(), **self._options())
+        except _FAILURES:
+            await _let_go(connection)
+            raise
+        finally:
+            self._connecting = False
         self.connection = connection
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "name": self._name,
+            "inbox_prefix": GATEWAY_INBOX,
+            "ping_interval": PING_INTERVAL_S,
+            "max_outstanding_pings": PINGS_OUTSTANDING_MAX,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": RECONNECT_WAIT_S,
+            "error_cb": self._on_error,
+            "disconnected_cb": self._on_disconnected,
+            "reconnected_cb": self._on_reconnected,
+            "closed_cb": self._on_closed,
+            # All names are checked before a subject is built, and reply subjects came over the wire as one word.
+            "skip_subject_validation": True,
+        }
 
     async def _subscribe(self, subject: str, take: Take) -> None:
         self._subscriptions.append(
@@ -192,7 +224,7 @@ class NatsBus:
                         await self._subscribe(subject, take)
                     if self.on_rebuilt is not None:
                         await self.on_rebuilt(self.connection)
-            except _FAILURES as error:
+            except (*_FAILURES, ValueError) as error:  # ValueError: a secret that cannot be read now
                 self._count("rebuilds_failed", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, REBUILD_PAUSE_MAX_S)
@@ -206,6 +238,9 @@ class NatsBus:
     async def _on_error(self, error: Exception) -> None:
         dropped = isinstance(error, nats.errors.SlowConsumerError)
         self._count("dropped" if dropped else "connection_errors", error)
+        is_final = "authorization violation" in str(error).lower() or isinstance(error, ssl.SSLError)
+        if self._connecting and is_final:
+            raise error  # trying again, as nats-py would, changes nothing
 
     async def _on_disconnected(self) -> None:
         self.counters["disconnects"] += 1

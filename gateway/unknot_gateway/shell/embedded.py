@@ -23,6 +23,10 @@ VERSION_MIN: Final = (2, 12)
 _PR_SET_PDEATHSIG: Final = 1
 _GUARD: Final = 'read -r _ || kill -9 "$1" 2>/dev/null'
 _LOG_LINES: Final = 5
+_TAKEN: Final = "address already in use"
+_LOG_BYTES_MAX: Final = 16 * 1024 * 1024
+_RELOADED: Final = "Reloaded server configuration"
+_NOT_RELOADED: Final = "Failed to reload server configuration"
 
 
 class ServerFailed(Exception):
@@ -67,11 +71,14 @@ def check_version(program: str) -> str:
 class EmbeddedServer:
     """One running ``nats-server``. Use ``start``; ``stop`` ends it and removes what is temporary."""
 
-    def __init__(self, url: str, version: str, process: asyncio.subprocess.Process, folder: Path) -> None:
-        self.url = url
+    def __init__(
+        self, version: str, process: asyncio.subprocess.Process, folder: Path, configuration: "_Configuration"
+    ) -> None:
+        self.url = ""
         self.version = version
         self._process = process
         self._folder = folder
+        self._configuration = configuration
         self._guard: asyncio.subprocess.Process | None = None
 
     @property
@@ -81,21 +88,29 @@ class EmbeddedServer:
 
     @classmethod
     async def start(
-        cls, port: int = -1, data: str | None = None, *, death_signal: bool = sys.platform == "linux"
+        cls,
+        port: int = -1,
+        data: str | None = None,
+        *,
+        authorization: str = "",
+        death_signal: bool = sys.platform == "linux",
     ) -> "EmbeddedServer":
         """Start one on *port* (0 or -1: a free one). Raises ServerFailed.
 
+        *authorization*: the block of its configuration that names the users; "": everybody may do everything.
         *death_signal*: have the operating system end it with this process, beside the guard.
         """
         program = find_server()
         version = check_version(program)
         folder = Path(tempfile.mkdtemp(prefix="unknot-nats-"))
+        configuration = _Configuration(folder, port, data)
         try:
-            process = await _spawn(program, _configuration(folder, port, data), folder, death_signal)
+            configuration.write(authorization)
+            process = await _spawn(program, configuration.path, folder, death_signal)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise ServerFailed(f"{program} cannot be started: {error}") from error
-        server = cls("", version, process, folder)
+        server = cls(version, process, folder, configuration)
         try:
             server._guard = await _guard(process.pid)
             server.url = await server._until_ready(port)
@@ -103,6 +118,25 @@ class EmbeddedServer:
             await server.stop()
             raise
         return server
+
+    async def reload(self, authorization: str) -> None:
+        """Have the server take *authorization* in the place of the one before. Raises ServerFailed.
+
+        Who is in both stays connected; who is no user any more, or by another secret, is cut off.
+        """
+        log = self._folder / "server.log"
+        before = log.stat().st_size
+        self._configuration.write(authorization)
+        self._process.send_signal(signal.SIGHUP)
+        deadline_at = asyncio.get_running_loop().time() + SERVER_START_S
+        while asyncio.get_running_loop().time() < deadline_at:
+            said = _text_after(log, before)
+            if _NOT_RELOADED in said:
+                raise ServerFailed(f"nats-server has not taken the new users: {self._last_words()}")
+            if _RELOADED in said:
+                return
+            await asyncio.sleep(0.01)
+        raise ServerFailed(f"nats-server has not loaded the new users within {SERVER_START_S:g} s")
 
     async def wait(self) -> str:
         """Return when the server has ended: its last words."""
@@ -129,36 +163,65 @@ class EmbeddedServer:
         deadline_at = asyncio.get_running_loop().time() + SERVER_START_S
         while asyncio.get_running_loop().time() < deadline_at:
             if self._process.returncode is not None:
-                raise ServerFailed(f"nats-server ended at its start (port {port}): {self._last_words()}")
+                raise ServerFailed(self._why_not(port))
             if ports.exists():
                 with contextlib.suppress(json.JSONDecodeError):  # half written: look again
                     return str(json.loads(ports.read_text())["nats"][0])
             await asyncio.sleep(0.01)
         raise ServerFailed(f"nats-server did not listen within {SERVER_START_S:g} s: {self._last_words()}")
 
+    def _why_not(self, port: int) -> str:
+        words = self._last_words()
+        if _TAKEN not in words:
+            return f"nats-server ended at its start (port {port}): {words}"
+        return (
+            f"port {port} is taken ({_TAKEN}), perhaps by another `unknot serve`:"
+            " use that one, or take another by --port (0: a free one)"
+        )
+
     def _last_words(self) -> str:
-        log = self._folder / "server.log"
-        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        logs = (self._folder / "server.err", self._folder / "server.log")
+        lines = [line for log in logs for line in _text_after(log, 0).splitlines()]
         return " | ".join(lines[-_LOG_LINES:]) or "it said nothing"
 
 
-def _configuration(folder: Path, port: int, data: str | None) -> Path:
-    store = Path(data).absolute() if data else folder / "data"
-    store.mkdir(parents=True, exist_ok=True)
-    path = folder / "server.conf"
-    path.write_text(
-        f"host: 127.0.0.1\nport: {port if port > 0 else -1}\nserver_name: unknot-embedded\n"
-        f"ports_file_dir: {json.dumps(str(folder))}\n"
-        # Acknowledged means on the disk: the default loses everything acknowledged since the last sync.
-        f"jetstream {{ store_dir: {json.dumps(str(store))}, sync_interval: always }}\n"
-    )
-    return path
+class _Configuration:
+    """The server's own file, in a folder that nobody else may read: it holds the gateway's password."""
+
+    def __init__(self, folder: Path, port: int, data: str | None) -> None:
+        self.path = folder / "server.conf"
+        store = Path(data).absolute() if data else folder / "data"
+        store.mkdir(parents=True, exist_ok=True)
+        self._text = (
+            f"host: 127.0.0.1\nport: {port if port > 0 else -1}\nserver_name: unknot-embedded\n"
+            f"ports_file_dir: {json.dumps(str(folder))}\n"
+            # Each message that is refused is a line: a file that is not cut would fill the disk.
+            f"log_file: {json.dumps(str(folder / 'server.log'))}\n"
+            f"logfile_size_limit: {_LOG_BYTES_MAX}\nlogfile_max_num: 2\n"
+            # Acknowledged means on the disk: the default loses everything acknowledged since the last sync.
+            f"jetstream {{ store_dir: {json.dumps(str(store))}, sync_interval: always }}\n"
+        )
+
+    def write(self, authorization: str) -> None:
+        """Put all of it in the file, with these users."""
+        part = self.path.with_suffix(".part")
+        part.write_text(self._text + authorization)
+        part.replace(self.path)
+
+
+def _text_after(log: Path, offset: int) -> str:
+    """What *log* says after *offset*; all of it when it has been cut since."""
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        file.seek(offset if offset <= log.stat().st_size else 0)
+        return file.read().decode(errors="replace")
 
 
 async def _spawn(
     program: str, configuration: Path, folder: Path, death_signal: bool
 ) -> asyncio.subprocess.Process:
-    with (folder / "server.log").open("wb") as log:
+    with (folder / "server.err").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             program,
             "-c",

@@ -1,6 +1,7 @@
 """From messages to facts. Reads everything, believes nothing, never raises."""
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from unknot_gateway.core.facts import (
@@ -30,6 +31,8 @@ class Ingress:
 
     def __init__(self, subjects: Subjects, *, any_inbox: bool = True) -> None:
         self.counters: Counter[str] = Counter()
+        self.channels: Mapping[str, Collection[str]] | None = None
+        """Which channels each agent may be a member of; None: there are no users, and no such limit."""
         self._subjects = subjects
         self._any_inbox = any_inbox
         self._parsed: dict[str, Inbound] = {}
@@ -52,7 +55,10 @@ class Ingress:
                 return _answer(inbound, payload, headers, reply_to)
             if verb == "publish":
                 return PublishSeen(inbound.agent, inbound.type, read_envelope(payload), reply_to)
-            return BodySeen(inbound.agent, read_body(verb, payload), reply_to)
+            body = read_body(verb, payload)
+            if self.channels is not None and isinstance(body, bodies.Hello):
+                _check_channels(inbound.agent, body, self.channels)
+            return BodySeen(inbound.agent, body, reply_to)
         except BadInput as bad:
             return self._refused(inbound.agent, verb, bad.error, payload, reply_to, inbound.request_id)
         except RecursionError:
@@ -112,6 +118,14 @@ def _answer(inbound: Inbound, payload: bytes, headers: Headers, reply_to: str | 
     if not envelope.unknot and is_pub_ack(payload):
         return PubAckSeen(inbound.agent, request_id)
     return ReplySeen(inbound.agent, request_id, envelope, reply_to)
+
+
+def _check_channels(agent: str, hello: bodies.Hello, allowed: Mapping[str, Collection[str]]) -> None:
+    """The server guards a channel's subject, but what is asked of a channel comes on the member's own."""
+    for channel in hello.channels or ():
+        if channel not in allowed.get(agent, ()):
+            text = f"agent {agent!r} may not be a member of channel {channel!r}: `unknot users change --channels`"
+            raise BadInput(errors.NOT_PERMITTED, text)
 
 
 def _is_literal(subject: str) -> bool:

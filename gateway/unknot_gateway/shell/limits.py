@@ -23,6 +23,8 @@ PING_INTERVAL_S: Final = 2
 """A frozen NATS server is noticed after two of these without an answer."""
 PINGS_OUTSTANDING_MAX: Final = 2
 RECONNECT_WAIT_S: Final = 0.25
+LET_GO_S: Final = 0.5
+"""For closing a connection that was never open."""
 CONNECT_PATIENCE_S: Final = 10.0
 """For the first connection; afterwards the gateway tries for as long as it lives."""
 ANOTHER_S: Final = 0.5

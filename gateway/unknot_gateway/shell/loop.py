@@ -71,7 +71,7 @@ class Owner:
     ) -> None:
         self.kernel = kernel
         self.counters: Counter[str] = Counter()
-        self._ingress = ingress
+        self.ingress = ingress
         self._egress = egress
         self._bus = bus
         self._clock = clock
@@ -87,7 +87,7 @@ class Owner:
     @property
     def all_counters(self) -> Counter[str]:
         """What the shell around this kernel counted."""
-        return self.counters + self._ingress.counters + self._egress.counters
+        return self.counters + self.ingress.counters + self._egress.counters
 
     async def read(self, ask: Callable[[float], _Answer]) -> _Answer:
         """What *ask* (given the instant) reads of the kernel when all that came before has been handled."""
@@ -142,7 +142,7 @@ class Owner:
 
     def _take_in(self, outbox: list[Message]) -> None:
         inbox = self._inbox
-        read, handle, clock = self._ingress.fact, self.kernel.handle, self._clock
+        read, handle, clock = self.ingress.fact, self.kernel.handle, self._clock
         for _ in range(min(len(inbox), BATCH_MAX)):
             message = inbox.popleft()
             if isinstance(message, _Question):

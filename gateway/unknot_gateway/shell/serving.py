@@ -12,8 +12,10 @@ import structlog
 from msgspec import Struct
 
 from unknot_gateway.core.kernel import Kernel
+from unknot_gateway.identity.users import Users
+from unknot_gateway.shell.access import Access
 from unknot_gateway.shell.api import Api, served_networks
-from unknot_gateway.shell.bus import NatsBus
+from unknot_gateway.shell.bus import Login, NatsBus
 from unknot_gateway.shell.captures import warn_of_captures
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.embedded import EmbeddedServer, ServerFailed
@@ -43,32 +45,63 @@ class Ready(Struct, frozen=True):
     """Of the embedded NATS server; None: not ours."""
 
 
-async def serve(settings: Settings, on_ready: Callable[[Ready], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. Raises ServerFailed, NotReachable, AlreadyServed."""
+async def serve(settings: Settings, on_ready: Callable[[Ready], None], login: Login = dict) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. *login*: to the server of ``settings.nats``.
+
+    Raises ServerFailed, NotReachable, AlreadyServed, BadUsers, AlreadyPresent.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = await EmbeddedServer.start(settings.port, settings.data) if settings.nats is None else None
+    access = _access(settings)
+    server: EmbeddedServer | None = None
     try:
-        await _serve(settings, server, on_ready, stop)
+        if settings.nats is None:
+            authorization = access.authorization if access is not None else ""
+            server = await EmbeddedServer.start(settings.port, settings.data, authorization=authorization)
+            login = access.login if access is not None else dict
+        await _serve(settings, server, access, login, on_ready, stop)
     finally:
+        if access is not None:
+            access.close()
         if server is not None:
             await server.stop()
 
 
+def _access(settings: Settings) -> Access | None:
+    if settings.users is None:
+        return None
+    asked_early: list[None] = []
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, asked_early.append, None)  # before anybody can find this process
+    access = Access(settings.users, settings.prefix)
+    loop.add_signal_handler(signal.SIGHUP, access.ask_to_reload)
+    if asked_early:
+        access.ask_to_reload()
+    return access
+
+
 async def _serve(
-    settings: Settings, server: EmbeddedServer | None, on_ready: Callable[[Ready], None], stop: asyncio.Event
+    settings: Settings,
+    server: EmbeddedServer | None,
+    access: Access | None,
+    login: Login,
+    on_ready: Callable[[Ready], None],
+    stop: asyncio.Event,
 ) -> None:
     url = server.url if server is not None else str(settings.nats)
-    bus = NatsBus(url)
+    bus = NatsBus(url, login=login)
     if not await _opened(bus, settings.connect_s, stop):
         return
     epoch = int(time.time() * 1000)
-    any_inbox = _is_loopback(url) if settings.any_inbox is None else settings.any_inbox
+    any_inbox = _any_inbox(settings, url, has_login=access is not None or bool(login()))
     owners = [_owner(settings, network, epoch, bus, any_inbox) for network in settings.networks]
     running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]
     tasks = [*running, asyncio.create_task(bus.supervise(), name="bus")]
+    if access is not None:
+        _keep_to_channels(access, owners)
+        tasks.append(asyncio.create_task(access.keep(server), name="users"))
     api = Api(bus, owners, settings.prefix)
     try:
         await _refuse_a_second(bus, settings)
@@ -111,6 +144,23 @@ async def _refuse_a_second(bus: NatsBus, settings: Settings) -> None:
             raise AlreadyServed(
                 f"another gateway serves network {network} at {bus.url}: stop it, or use --network"
             )
+
+
+def _any_inbox(settings: Settings, url: str, *, has_login: bool) -> bool:
+    if settings.any_inbox is not None:
+        return settings.any_inbox
+    return _is_loopback(url) and not has_login and "@" not in url
+
+
+def _keep_to_channels(access: Access, owners: list[Owner]) -> None:
+    """From now on, and whenever the users change, agents are members only of the channels that they may be in."""
+
+    def keep(users: Users) -> None:
+        for owner in owners:
+            owner.ingress.channels = users.channels_of(owner.kernel.network)
+
+    access.on_loaded = keep
+    keep(access.users)
 
 
 def _is_loopback(url: str) -> bool:

@@ -39,12 +39,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the embedded server; 0 or -1: a free one."""
     data: str | None = None
     """Folder of the embedded server's JetStream; None: a temporary one, gone at the end."""
+    users: str | None = None
+    """File of the users; None: there are none, and whoever reaches the server may act as any agent."""
     networks: list[str] = field(default_factory=lambda: [DEFAULT_NETWORK])
     prefix: str = DEFAULT_PREFIX
     policy: Policy = "fail_all"
     assume_serial: bool = True
     any_inbox: bool | None = None
-    """Development mode: any ``_INBOX.`` is a legal reply subject; None: only on a server of this machine's loopback."""
+    """Development mode: any ``_INBOX.`` is a legal reply subject; None: only on a server of this machine's loopback,
+    where nobody logs in."""
     session_loss_s: float = limits.SESSION_LOSS_S
     probe_s: float = 0.25
     sweep_s: float = 1.0
@@ -112,6 +115,10 @@ def _checked(settings: Settings) -> Settings:
     if not ids.is_type(settings.prefix) or len(settings.prefix) > limits.PREFIX_CHARS_MAX:
         raise BadSettings(
             f"{settings.prefix!r} cannot be a prefix: lower-case dotted words, at most 64 characters"
+        )
+    if settings.users is not None and settings.any_inbox:
+        raise BadSettings(
+            "any_inbox and users exclude each other: a reply subject is legal under the own inbox alone"
         )
     if not -1 <= settings.port <= 65_535:
         raise BadSettings(f"port {settings.port} is none")
