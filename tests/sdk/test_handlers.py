@@ -329,12 +329,8 @@ async def test_a_main_loop_reads_one_event_at_a_time(fake: Fake) -> None:
                 assert (await fake.next("done")).body["ids"] == ["e2"]
                 await fake.deliver("birch", "last", id="e4", asks=False)
             if event.id == "e4":
-                # e3 was not answered before the loop read on: main still owes it
-                assert (await fake.next("defer")).body == {
-                    "session": fake.session("birch"),
-                    "ids": ["e3"],
-                    "by": "main",
-                }
+                # e3 was not answered before the loop read on: main owes it, or a task that it was handed to
+                assert (await fake.next("defer")).body == {"session": fake.session("birch"), "ids": ["e3"]}
                 await me.reply("late but kept", to="e3")
                 assert (await fake.next("reply")).request_id == "e3"
                 break

@@ -256,6 +256,46 @@ async def test_an_event_for_a_wait_that_is_gone_is_handled_like_any_other(fake: 
         assert (await fake.next("reply")).body["data"] == "by the handler"
 
 
+async def test_what_a_script_has_in_hand_and_nobody_has_read_may_be_expected(fake: Fake) -> None:
+    async with unknot.connect("birch") as me:
+        await fake.deliver("birch", "other", 1, id="e1", asks=False)
+        await fake.deliver("birch", "news.local", 2, id="e2", asks=False)
+        await fake.deliver("birch", "question", 3, id="e3", source="elm")
+        await fake.settled()
+        assert (await me.expect("news.*", timeout=5)).id == "e2"
+        assert (await fake.next("done")).body["ids"] == ["e2"]
+        question = await me.expect("question", source="elm", timeout=5)
+        assert (await fake.next("defer")).body["ids"] == ["e3"]
+        await me.reply("yes", to=question)
+        assert (await fake.next("reply")).body["data"] == "yes"
+        assert fake.seen("wait.open") == []
+        async for event in me.events():
+            assert event.id == "e1", "the loop reads what is left"
+            break
+
+
+async def test_an_expect_from_another_source_leaves_what_is_in_hand(fake: Fake) -> None:
+    async with unknot.connect("birch") as me:
+        await fake.deliver("birch", "news", 1, source="oak", asks=False)
+        await fake.settled()
+        waiting = asyncio.ensure_future(me.expect("news", source="elm", timeout=5))
+        await expected(fake, "birch", await fake.next("wait.open"), "news", id="e2", source="elm")
+        assert (await waiting).source == "elm"
+
+
+async def test_an_event_that_passes_its_expect_on_the_way_ends_it(fake: Fake) -> None:
+    async with unknot.connect("birch") as me:
+        waiting = asyncio.ensure_future(me.expect("news", timeout=5))
+        wait = await fake.next("wait.open")
+        await fake.deliver("birch", "news", 1, id="e1", asks=False)
+        assert (await waiting).id == "e1"
+        assert (await fake.next("done")).body["ids"] == ["e1"]
+        assert (await fake.next("wait.close")).id == wait.id
+        await expected(fake, "birch", wait, "news", id="e2", asks=False)
+        await fake.settled()
+        assert (await me.expect("news", timeout=5)).id == "e2", "given to a wait that was over: not lost"
+
+
 async def test_expecting_blocks_where_handlers_may_not(fake: Fake) -> None:
     elm = Agent("elm", blocking_waits="forbid")
 

@@ -63,11 +63,11 @@ class Answers:
             self._promise(work)
 
     def read_on(self, work: Work) -> None:
-        """The main loop has read on: what it has not answered it still owes."""
+        """The main loop has read on: what it has not answered it owes still, or a task that it was handed to."""
         if work.returned:
             return
         if work.event.requires_response and work.answer is None:
-            self.defer(work, work.execution.id)
+            self.defer(work, None)
         else:
             work.returned = True
             self._done(work)

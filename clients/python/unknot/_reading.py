@@ -12,6 +12,7 @@ from unknot._running import Work
 from unknot._serving import BROADCASTS_MAX
 from unknot._strands import Execution
 from unknot_schemas import bodies
+from unknot_schemas.ids import matches
 
 BEATS_UNREAD: Final = 2
 """Heartbeats after the end of the loop before its pool is withdrawn; a next loop may begin meanwhile."""
@@ -22,6 +23,7 @@ class MainReader:
 
     def __init__(self, links: Links) -> None:
         self._links = links
+        links.waits.take_unread = self.take_unread
         self._unread: deque[Work] = deque()
         self._arrived = asyncio.Event()
         self.work: Work | None = None
@@ -41,9 +43,25 @@ class MainReader:
         return self._links.session.main
 
     def take(self, work: Work) -> None:
-        """*work* waits to be read."""
-        self._unread.append(work)
-        self._arrived.set()
+        """*work* waits to be read, unless it passed an expect of its event on the way: then it is that one's."""
+        if self._links.session.satisfy(work.event) is None:
+            self._put(work)
+        else:
+            self._links.answers.read_on(work)
+
+    def take_unread(self, pattern: str, source: str | None) -> bodies.Delivered | None:
+        """Read the first event of this type (and source) that the loop has not read yet; None when there is none.
+
+        Not those of channels and topics: they hold no slot, and whoever expected them when they came had them.
+        """
+        for work in self._unread:
+            event = work.event
+            fits = matches(pattern, event.type) and source in (None, event.source)
+            if fits and not work.returned and not work.abandoned.is_set():
+                self._unread.remove(work)
+                self._links.answers.read_on(work)
+                return event
+        return None
 
     def broadcast(self, event: bodies.Delivered) -> None:
         """A channel's or topic's event waits to be read, too."""
@@ -52,12 +70,14 @@ class MainReader:
             return
         work = Work(event, self._links.session.main, asyncio.get_running_loop().time())
         work.returned = True  # it holds no slot: nothing is to be said when it has been read
-        self.take(work)
+        self._put(work)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Each event when the loop reads on."""
         assert self._lifeline is not None
         self._loops += 1
+        main = self._links.session.main
+        main.reader = asyncio.current_task()
         try:
             if not self._lifeline.pools:
                 await self._lifeline.renew([bodies.Pool(1, main=True)], "main reads events again")
@@ -69,6 +89,7 @@ class MainReader:
                     if self._links.session.ended is None:
                         self._links.answers.read_on(work)
         finally:
+            main.reader = None
             self._loops -= 1
             self._beats_unread = 0
 
@@ -83,6 +104,10 @@ class MainReader:
         if self._beats_unread >= BEATS_UNREAD and not owed and not len(session.pending):
             self._unread.clear()
             session.tasks.start(lifeline.renew([], "main has stopped reading events"), "withdraw")
+
+    def _put(self, work: Work) -> None:
+        self._unread.append(work)
+        self._arrived.set()
 
     async def _next(self) -> Work:
         while True:

@@ -9,7 +9,7 @@ import msgspec
 
 from unknot._running import Running, Work
 from unknot._session import Session
-from unknot._strands import Execution, Strand
+from unknot._strands import Execution
 from unknot._strands import facts as strand_facts
 from unknot_schemas import bodies, subjects
 from unknot_schemas.ids import MAIN
@@ -85,7 +85,7 @@ class Receiver:
         event = _delivered(payload)
         if session.ended is not None or event.source == session.agent or not self._is_first(event.id):
             return
-        self._satisfy(event)
+        session.satisfy(event)
         self._server.broadcast(event)
 
     def _is_first(self, id: str) -> bool:
@@ -137,26 +137,12 @@ class Receiver:
         session = self._session
         if session.running.arrive(event) != "new":
             return False
-        waiter = self._satisfy(event)
+        waiter = session.satisfy(event)
         if waiter is not None and event.requires_response:
             work = Work(event, waiter.execution, self._loop.time())
             work.is_deferred = work.returned = True  # who expected it answers, by reply(to=event)
             session.running.hold(work)
         return waiter is not None
-
-    def _satisfy(self, event: bodies.Delivered) -> Strand | None:
-        """End every open wait for an event like this one, and give the strand of one of them; None when there is none.
-
-        The gateway is told of those that it has not ended itself.
-        """
-        session = self._session
-        strand = None
-        for wait in session.pending.expecting(event):
-            strand = wait.strand
-            session.pending.settle(bodies.Outcome(wait.id, "reply", "yes", event.epoch, event=event))
-            if wait.id != event.for_:
-                session.post(*wait.farewell(session.token))
-        return strand
 
     # ------------------------------------------------------------------ control
 

@@ -25,7 +25,7 @@ def _new_strand_id() -> str:
 class Strand:
     """One task inside an execution: its own ("" ), a joined child or a detached one."""
 
-    __slots__ = ("detached", "execution", "id", "open", "task")
+    __slots__ = ("detached", "execution", "expecting", "expects", "id", "open", "task")
 
     def __init__(
         self, execution: "Execution", id: str = "", *, detached: bool = False, task: AnyTask | None = None
@@ -36,6 +36,10 @@ class Strand:
         self.task = task
         self.open = 0
         """How many blocking requests and waits of it are open."""
+        self.expecting = 0
+        """How many of these are waits for an event."""
+        self.expects = False
+        """Whether it has waited for an event: it may do so again, and is one more reader then."""
 
     @property
     def in_handler(self) -> bool:
@@ -46,7 +50,18 @@ class Strand:
 class Execution:
     """The handling of one event, or a session's main."""
 
-    __slots__ = ("handler", "id", "is_main", "own", "run", "serial", "strands", "traceparent", "tracestate")
+    __slots__ = (
+        "handler",
+        "id",
+        "is_main",
+        "own",
+        "reader",
+        "run",
+        "serial",
+        "strands",
+        "traceparent",
+        "tracestate",
+    )
 
     def __init__(
         self, id: str, event: bodies.Delivered | None = None, *, handler: str = "", serial: bool = False
@@ -60,6 +75,8 @@ class Execution:
         self.traceparent = event.traceparent if event else None
         self.tracestate = event.tracestate if event else None
         self.own = Strand(self)
+        self.reader: AnyTask | None = None
+        """Of main: the task that reads the loop of events."""
         self.strands: dict[AnyTask, Strand] = {}
         """Live strands besides the own task."""
 
@@ -151,6 +168,15 @@ def _awaited_by(task: AnyTask | None) -> list[AnyTask] | None:
     return None
 
 
+def _others_serve(execution: Execution) -> bool:
+    """Whether a task besides the own one takes events in, now or when what it asked for itself has come."""
+    reader = execution.reader
+    if reader is not None and reader is not execution.own.task and not reader.done():
+        return True
+    readers = (strand for strand in execution.strands.values() if strand.detached and strand.expects)
+    return any(not strand.open or strand.open > strand.expecting for strand in readers)
+
+
 def facts(execution: Execution) -> bodies.Strands:
     """What of *execution* can go on now, and which child tasks it stands waiting for (read from the event loop)."""
     alive: dict[str, None] = {}
@@ -159,6 +185,8 @@ def facts(execution: Execution) -> bodies.Strands:
     for strand in standing:
         if not strand.open:
             _look(execution, strand, alive, awaited)
+    if _others_serve(execution):
+        alive[""] = None
     return bodies.Strands(list(alive), list(awaited))
 
 

@@ -33,6 +33,8 @@ class Waits:
         self._outbound = outbound
         self._loop = asyncio.get_running_loop()
         self._subject = session.subjects.verb(session.agent, "wait.open")
+        self.take_unread: Callable[[str, str | None], bodies.Delivered | None] = lambda *_like: None
+        """Takes an event of this type and source out of those in hand that nobody has read yet."""
 
     async def event(self, strand: Strand, pattern: str, source: str | None, timeout: float | None) -> Event:
         """Wait for an event of this type (or pattern), from *source* alone if given."""
@@ -42,12 +44,21 @@ class Waits:
         if source is not None and sender is None:
             raise bad_id(f"{source!r} cannot name an agent")
         self._outbound.may_block(strand)
+        strand.expects = True
         future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
         condition = bodies.WaitCondition("event", pattern, source=sender)
-        wait = self._wait(Expectation, strand, condition, timeout_s(timeout), into(future))
+        seconds = timeout_s(timeout)
+        unread = self.take_unread(pattern, sender)
+        if unread is not None:
+            return Event(unread)
+        wait = self._wait(Expectation, strand, condition, seconds, into(future))
         assert isinstance(wait, Expectation)
         wait.pattern, wait.source = pattern, sender
-        outcome = await self._outcome(wait, future)
+        strand.expecting += 1
+        try:
+            outcome = await self._outcome(wait, future)
+        finally:
+            strand.expecting -= 1
         if outcome.outcome != "reply":
             raise from_outcome(outcome)
         assert outcome.event is not None, "it was settled by an event"
