@@ -287,7 +287,7 @@ class Truth:
     # -- what follows
 
     def look(self, quiet_since: float) -> None:
-        """Accuse whoever has been stuck for too long since all was quiet."""
+        """Accuse whoever has been stuck for too long since all was quiet, and not only behind who just got stuck."""
         now = self.clock()
         stuck = self.stuck()
         for node in self._nodes:
@@ -295,14 +295,16 @@ class Truth:
                 node.since = None
             elif node.since is None:
                 node.since = now
-            elif now - max(node.since, quiet_since) > MISSED_S:
-                node.since = float("inf")  # once
-                self.accuse(f"missed: {node.life.name} is stuck behind {_text(node.wait)}")
+        old = {node for node in stuck if now - max(node.since or now, quiet_since) > MISSED_S}
+        missed = self.stuck(old) if old else old
+        for node in [node for node in self._nodes if node in missed]:
+            node.since = float("inf")  # once
+            self.accuse(f"missed: {node.life.name} is stuck behind {_text(node.wait)}")
 
-    def stuck(self) -> set[Node]:
-        """All who cannot go on even if everybody else finishes."""
-        able = {node for node in self._nodes if node.wait is None}
-        waiting = [node for node in self._nodes if node.wait is not None]
+    def stuck(self, among: set[Node] | None = None) -> set[Node]:
+        """All (*among* these, the others being able to go on) who cannot go on even if everybody else finishes."""
+        waiting = [n for n in self._nodes if n.wait is not None and (among is None or n in among)]
+        able = set(self._nodes).difference(waiting)
         while True:
             left = [node for node in waiting if not self._can(node, able)]
             if len(left) == len(waiting):
