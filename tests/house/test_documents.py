@@ -8,6 +8,7 @@ import pytest
 from tests.house.documents import BLOCK, Reader, blocks, says
 from tests.house.environments import Environment
 from tests.house.tree import ROOT, files
+from unknot import Login
 from unknot_gateway.shell.settings import Settings, load
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(300)]
@@ -67,7 +68,7 @@ def test_every_verb_of_the_documents_exists(of_a_gateway: Environment, tmp_path:
 
 def test_every_setting_of_the_documents_exists() -> None:
     named = set(re.findall(r"`UNKNOT_([A-Z_]+)`", OPERATING.read_text())) - {"URL"}
-    assert {name.lower() for name in named} <= set(Settings.__struct_fields__)
+    assert {name.lower() for name in named} <= {*Settings.__struct_fields__, *Login.__struct_fields__}
 
 
 def test_the_settings_file_of_the_documents_can_be_loaded(tmp_path: Path) -> None:
