@@ -4,12 +4,14 @@ import asyncio
 import os
 import signal
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import nats.errors
 import pytest
 from click.testing import CliRunner
 
 import unknot
+from tests.cli.rig import end_all, ended, start
 from tests.identity.rig import PATIENCE_S, House
 from unknot import Agent, Refused, connect
 from unknot_gateway.cli import main
@@ -115,6 +117,24 @@ async def test_a_revoked_agent_is_told_and_its_session_ends(own_house: House) ->
             await waiting
         with pytest.raises(unknot.Cancelled, match="does not let agent elm in"):
             await me.send("birch", "note")
+
+
+async def test_a_program_ends_with_the_user_of_one_of_its_agents(own_house: House, tmp_path: Path) -> None:
+    team = "from unknot import Agent\nelm, birch = Agent('elm'), Agent('birch')\n"
+    (tmp_path / "team.py").write_text(team)
+    for name in ("elm", "birch"):
+        (tmp_path / f"{name}.secret").write_text(own_house.passwords[name])
+    names = ("team:elm", "team:birch", "--nats", own_house.url, "--password-file", "{agent}.secret")
+    try:
+        program = await start("run", *names, cwd=tmp_path)
+        assert program.stdout is not None
+        assert b"elm, birch up" in await asyncio.wait_for(program.stdout.readline(), 20)
+        await asyncio.to_thread(own_house.users, "revoke", "elm")
+        done = await ended(program)
+    finally:
+        await end_all()
+    assert done.code == 1
+    assert "does not let agent elm in" in done.err.splitlines()[-1]
 
 
 async def test_an_agent_whose_password_file_was_rewritten_goes_on(own_house: House) -> None:
