@@ -22,7 +22,7 @@ class Dispatch:
         """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
         agent, message = leg.agent, leg.message
         admission = self._t.admission
-        if self._claimed(leg) is not None:
+        if self._reconcile.has_begun and self._claimed(leg) is not None:
             return None
         if self._t.is_reconciling:
             return self._place_later(leg)
@@ -84,7 +84,8 @@ class Dispatch:
         """The handler of *leg* has ended: its slot goes to the next in the queue."""
         session = leg.session
         leg.state = "ended"
-        self._t.waiting.promise_over(leg)
+        if leg.by is not None:
+            self._t.waiting.promise_over(leg)
         if session is not None:
             session.held.pop(leg.message.id, None)
             session.unseen.pop(leg.number, None)
