@@ -9,7 +9,6 @@ TOO_LARGE: Final = "too_large"
 UNKNOWN_VERB: Final = "unknown_verb"
 NOT_PERMITTED: Final = "not_permitted"
 """The NATS user may not do that."""
-REPLY_SUBJECT_REFUSED: Final = "reply_subject_refused"
 PROTOCOL_UNKNOWN: Final = "protocol_unknown"
 
 # Sessions.
@@ -46,7 +45,6 @@ PUB_ACK: Final = "pub_ack"
 # Waits.
 UNKNOWN_WAIT: Final = "unknown_wait"
 STALE_GENERATION: Final = "stale_generation"
-UNKNOWN_EVENT: Final = "unknown_event"
 
 OUTCOMES: Final = (
     "reply",

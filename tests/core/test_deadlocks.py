@@ -289,3 +289,16 @@ def test_a_lost_responder_leaves_no_edge_for_its_next_life() -> None:
     stage.request("elm", "birch", "r2", session="elm-2")
     assert stage.delivered("birch") == ["r2"]
     assert stage.answer_confirms() == 0
+
+
+def test_an_early_answer_ends_the_edge_though_the_handler_runs_on() -> None:
+    stage = Stage()
+    scripts(stage, "birch")
+    stage.hello("elm", session="elm-1", concurrency=1)
+    stage.request("birch", "elm", "r1", session="birch-1")
+    stage.reply("elm", "r1", session="elm-1", done=False)
+    stage.clear()
+    stage.request("elm", "birch", "r2", session="elm-1", execution="r1")
+    assert stage.delivered("birch") == ["r2"]
+    assert stage.answer_confirms() == 0
+    assert not stage.kernel.tables.waiting.graph.stuck()
