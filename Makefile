@@ -32,8 +32,8 @@ bench: $(MADE) ## the figures, side by side in one run
 soak: $(MADE) ## the tests that are long, and the random ones with many more examples
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 -m soak --timeout 3600
 
-schemas: $(MADE) ## write the JSON Schema of the wire to schemas/json
-	$(BIN)/python -m unknot_schemas.export schemas/json
+schemas: $(MADE) ## write the wire's JSON Schema, AsyncAPI document and TypeScript types to schemas
+	$(BIN)/python -m unknot_schemas.export schemas
 
 wheel: $(MADE) ## build the wheel into dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

@@ -1,4 +1,8 @@
-"""Writes the wire's bodies as JSON Schema: `python -m unknot_schemas.export FOLDER`."""
+"""Writes the contract for other languages: `python -m unknot_schemas.export FOLDER`.
+
+``json/bodies.json``: JSON Schema of all bodies. ``asyncapi.json``: who sends what on which subject.
+``typescript/unknot.d.ts``: both as types.
+"""
 
 import json
 import sys
@@ -9,31 +13,52 @@ from msgspec import NODEFAULT, Raw, defstruct
 from msgspec.json import schema_components
 from msgspec.structs import FieldInfo, fields
 
-from unknot_schemas import bodies
+from unknot_schemas import bodies, export_asyncapi, export_typescript
 
-FILE: Final = "bodies.json"
+BODIES: Final = Path("json/bodies.json")
+ASYNCAPI: Final = Path("asyncapi.json")
+TYPESCRIPT: Final = Path("typescript/unknot.d.ts")
 
 
-def schema() -> dict[str, Any]:
-    """All bodies under ``$defs`` (JSON Schema 2020-12)."""
-    shown = [
-        _twin(found)
+def all_bodies() -> list[type[bodies.Body]]:
+    """Every body of the wire."""
+    return [
+        found
         for found in vars(bodies).values()
         if isinstance(found, type) and issubclass(found, bodies.Body) and found is not bodies.Body
     ]
-    _, components = schema_components(shown, ref_template="#/$defs/{name}")
+
+
+def definitions(ref_template: str) -> dict[str, Any]:
+    """The schema of each body by its name (JSON Schema 2020-12)."""
+    _, components = schema_components([_twin(body) for body in all_bodies()], ref_template=ref_template)
+    return components
+
+
+def schema() -> dict[str, Any]:
+    """All bodies under ``$defs``."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "unknot, the wire, version 1: bodies",
-        "$defs": components,
+        "$defs": definitions("#/$defs/{name}"),
     }
 
 
 def export(folder: Path) -> None:
-    """Write the schema into *folder*: for the same bodies the same file, byte by byte."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(schema(), indent=2, ensure_ascii=False, sort_keys=True)
-    (folder / FILE).write_text(f"{text}\n", encoding="utf-8")
+    """Write everything into *folder*: for the same contract the same files, byte by byte."""
+    _write(folder / BODIES, _as_json(schema(), sort_keys=True))
+    described = export_asyncapi.document(definitions("#/components/schemas/{name}"))
+    _write(folder / ASYNCAPI, _as_json(described, sort_keys=False))
+    _write(folder / TYPESCRIPT, export_typescript.text(all_bodies()))
+
+
+def _as_json(value: dict[str, Any], *, sort_keys: bool) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys) + "\n"
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
 
 
 def _twin(body: type[bodies.Body]) -> type:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 PURE = {
     "__future__", "abc", "array", "base64", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum",
     "fnmatch", "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "types",
-    "sys.maxsize", "typing",
+    "sys.maxsize", "textwrap", "typing",
 }  # fmt: skip
 STDLIB = set(sys.stdlib_module_names)
 
