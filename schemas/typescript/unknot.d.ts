@@ -43,6 +43,8 @@ export interface Envelope {
   done?: boolean;
   traceparent?: string | null;
   tracestate?: string | null;
+  response_to?: string | null;
+  accept_uncorrelated?: string | null;
 }
 
 /** What the gateway hands to an agent; in an Outcome: the answer. ``time`` is for people only. */

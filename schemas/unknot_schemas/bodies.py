@@ -66,6 +66,10 @@ class Envelope(Body, frozen=True):
     done: bool = True
     traceparent: str | None = None
     tracestate: str | None = None
+    response_to: str | None = None
+    """Of an event for a channel: the post that it names."""
+    accept_uncorrelated: str | None = None
+    """Of a request: a pattern; a one-way event of such a type from its target, which took it, is its answer too."""
 
 
 class Delivered(Body, frozen=True):

@@ -13,6 +13,7 @@ from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, OpenWait, Session
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
+from unknot_gateway.core.uncorrelated import Uncorrelated
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import AgentId, EventId
 from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
@@ -41,6 +42,7 @@ class Intake:
         self._reconcile = reconcile
         self._openwaits = openwaits
         self._suspicious = suspicious
+        self._uncorrelated = Uncorrelated(tables, settle)
         self._memberless: dict[str, dict[EventId, Message]] = {}
         """Requests for channels without any member, which wait for one."""
 
@@ -208,8 +210,10 @@ class Intake:
                 f"{limits.depth_max} requests are nested already; answer by ask and defer() instead of nesting",
             )
         if message.group is None and message.envelope.group is not None and message.blocks:
-            return self._groups.join(message, message.envelope.group, now)
-        return None
+            error = self._groups.join(message, message.envelope.group, now)
+            if error is not None:
+                return error
+        return self._uncorrelated.entered(message)
 
     def _target_leg(self, message: Message) -> bodies.Error | None:
         sessions, name = self._t.sessions, AgentId(message.target)
@@ -233,9 +237,7 @@ class Intake:
             self._memberless.setdefault(channel, {})[message.id] = message
             self._t.deadlines.set("patience", (message.id, message.target), min(until, message.deadline_at))
             return None
-        return bodies.Error(
-            errors.UNREACHABLE, f"channel {channel!r} has no other member with a live session"
-        )
+        return self._no_member(channel)
 
     def give_queued(self, wait_id: EventId, now: float) -> None:
         """What has been in the queue for an ``expect`` before that was opened is taken out for it."""
@@ -292,6 +294,8 @@ class Intake:
     def _start(self, leg: Leg, now: float) -> None:
         """Place *leg*; what a free handler slot can take starts at once (its execution is new: it closes no cycle)."""
         if not leg.message.is_open:
+            return
+        if leg.agent.uncorrelated and self._uncorrelated.answers(leg, now):
             return
         if leg.agent.expects and (expect := self._dispatch.expecting(leg.message, leg)) is not None:
             self._give(leg, expect, now)
@@ -379,6 +383,7 @@ class Intake:
             metadata=envelope.metadata,
             traceparent=envelope.traceparent,
             tracestate=envelope.tracestate,
+            response_to=envelope.response_to if channel is not None else None,
         )
         self._t.count("broadcast")
         self._t.out.append(Broadcast(channel, event))

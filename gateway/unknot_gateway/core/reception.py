@@ -249,6 +249,8 @@ class Reception:
 
     def _omitted(self, session: Session, leg: Leg, now: float) -> None:
         """Two heartbeats omit what was delivered: an answer may have been lost (asked for once), else it is over."""
+        if leg.state == "deferred" and leg.message.envelope.accept_uncorrelated is not None:
+            return  # its session has done with it; what answers it is an event
         leg.omitted += 1
         if leg.omitted < 2:
             return

@@ -48,15 +48,23 @@ class Settle:
         elif leg.session is not None and session is not None and leg.session is not session:
             self._t.refuse(reply_to, request_id, errors.STALE_REPLY, _STALE.format(agent))
         else:
-            self._answer(message, leg, agent, envelope, now)
+            self.answer(message, leg, agent, envelope, now)
             self._t.receipt(reply_to, bodies.Receipt(True, request_id))
 
-    def _answer(
-        self, message: Message, leg: Leg, agent: AgentId, envelope: bodies.Envelope, now: float
+    def answer(
+        self,
+        message: Message,
+        leg: Leg,
+        agent: AgentId,
+        envelope: bodies.Envelope,
+        now: float,
+        *,
+        event_type: str | None = None,
     ) -> None:
+        """End *message* by what *agent* says in *envelope*; *event_type*: of the answer, where it has its own."""
         event = bodies.Delivered(
             envelope.id or self._t.new_id("a"),
-            message.type,
+            event_type or message.type,
             agent,
             message.source.name,
             envelope.data,
@@ -128,6 +136,10 @@ class Settle:
             leg.ended = True
             if message.verb == "send":
                 self.end(message, "reply", now)
+            elif message.envelope.accept_uncorrelated is not None:
+                leg.ended = False  # what answers it is an event that may come later
+                self._dispatch.defer(leg, None, now)
+                return
             elif all(other.ended for other in message.legs):
                 error = bodies.Error(
                     errors.NO_ANSWER,
@@ -247,6 +259,8 @@ class Settle:
         freed = self._withdraw(message, kind)
         self._close_edge(message, answered=kind == "reply")
         self._t.messages.remove(message)
+        if message.envelope.accept_uncorrelated is not None:
+            message.source.agent.uncorrelated.pop(message.id, None)
         self._t.deadlines.drop("deadline", message.id)
         tombstone = self._bury(message, kind, now)
         if tombstone.blocks:

@@ -56,6 +56,10 @@ def check_envelope(envelope: bodies.Envelope) -> None:
         _check_id("run", envelope.run)
     if envelope.group is not None:
         _check_id("group.id", envelope.group.id)
+    if envelope.response_to is not None:
+        _check_id("response_to", envelope.response_to)
+    if envelope.accept_uncorrelated is not None:
+        _check_pattern("accept_uncorrelated", envelope.accept_uncorrelated)
     if envelope.metadata is not None and len(bytes(envelope.metadata)) > limits.METADATA_BYTES_MAX:
         raise BadInput(errors.TOO_LARGE, f"metadata has more than {limits.METADATA_BYTES_MAX} bytes")
 
