@@ -132,6 +132,7 @@ export interface Held {
   id: string;
   /** Default: "running". */
   state?: "deferred" | "running";
+  type?: string | null;
 }
 
 /** Answer to hello and heartbeat's ground: what holds for this session. */

@@ -151,6 +151,8 @@ class Held(Body, frozen=True):
 
     id: str
     state: Literal["running", "deferred"] = "running"
+    type: str | None = None
+    """Its type: after an epoch change it says which pool's slot is held. May be left out where there is one pool."""
 
 
 class Welcome(Body, frozen=True):

@@ -55,7 +55,7 @@ async def test_a_heartbeat_names_what_is_older_than_one_interval(fake: Fake) -> 
         await asyncio.sleep(4 * PULSE_S)
         body = fake.seen("heartbeat")[-1].body
         assert body["open"] == [request.id]
-        assert body["held"] == [{"id": "e1"}, {"id": "e2", "state": "deferred"}]
+        assert body["held"] == [{"id": "e1", "type": "say"}, {"id": "e2", "state": "deferred", "type": "say"}]
         assert body["seen"] == 2
         go_on.set()
         await fake.answer(request)
@@ -63,7 +63,7 @@ async def test_a_heartbeat_names_what_is_older_than_one_interval(fake: Fake) -> 
         await asyncio.sleep(3 * PULSE_S)
         body = fake.seen("heartbeat")[-1].body
         assert "open" not in body
-        assert body["held"] == [{"id": "e2", "state": "deferred"}]
+        assert body["held"] == [{"id": "e2", "state": "deferred", "type": "say"}]
 
 
 async def test_seen_counts_only_what_came_without_a_gap(fake: Fake) -> None:
@@ -148,7 +148,11 @@ async def test_a_gateway_that_has_forgotten_the_session_is_told_everything(fake:
         me._links.session.transport.on_up()
         hello = (await fake.next("hello")).body
         assert (hello["session"], hello["resume"], hello["seen"]) == (token, True, 2)
-        assert (hello["open"], hello["held"], hello["answered"]) == ([request.id], [{"id": "e2"}], ["e1"])
+        assert (hello["open"], hello["held"], hello["answered"]) == (
+            [request.id],
+            [{"id": "e2", "type": "say"}],
+            ["e1"],
+        )
         assert hello["pools"] == [{"slots": 2, "types": ["say"]}]
         assert request.id in (await fake.next("heartbeat")).body.get("open", [request.id])
         await fake.answer(request, "after all")

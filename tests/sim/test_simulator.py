@@ -11,8 +11,8 @@ from tests.sim.world import play
 from unknot._pending import Pending
 from unknot._running import Running
 from unknot_gateway.core.detector import Detector
+from unknot_gateway.core.heartbeats import Heartbeats
 from unknot_gateway.core.incidents import Members
-from unknot_gateway.core.reception import Reception
 
 pytestmark = pytest.mark.once
 
@@ -72,12 +72,12 @@ def test_a_client_that_runs_copies_handles_twice(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_gateway_that_delivers_beside_the_slots_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reception, "_compare_held", lambda self, session, *_: self._free_all(session) or [])
-    monkeypatch.setattr(Reception, "_free_all", free_all, raising=False)
+    monkeypatch.setattr(Heartbeats, "_compare_held", lambda self, session, *_: self._free_all(session) or [])
+    monkeypatch.setattr(Heartbeats, "_free_all", free_all, raising=False)
     assert accused("more at a time than it has slots", with_faults())
 
 
-def free_all(self: Reception, session: object) -> None:
+def free_all(self: Heartbeats, session: object) -> None:
     """Take every handler for ended."""
     for leg in list(session.held.values()):  # type: ignore[attr-defined]
         self._dispatch.free(leg, session.heard_at)  # type: ignore[attr-defined]

@@ -130,8 +130,6 @@ class Truth:
         self.figures: Counter[str] = Counter()
         self.lives: dict[str, list[Living]] = {}
         self.requests: dict[str, Request] = {}
-        self.is_restarted = False
-        """Whether a gateway has been lost: the next one knows of a handler only when its request is sent again."""
         self.ran: dict[str, Living] = {}
         """Who has handled each request, by nonce and agent."""
         self._nodes: dict[Node, None] = {}
@@ -190,8 +188,7 @@ class Truth:
             request.executions.append(execution)
         if life.main is None and not beside and len(self._holders(life, pool)) > life.slots(pool):
             self.figures["slots exceeded"] += 1
-            if not self.is_restarted:
-                self.accuse(f"{life.name} handles more at a time than it has slots: {nonce}")
+            self.accuse(f"{life.name} handles more at a time than it has slots: {nonce}")
         key = f"{nonce} {life.name}"
         first = self.ran.get(key)
         self.ran[key] = life
@@ -229,7 +226,6 @@ class Truth:
 
     def gateway_lost(self) -> None:
         """The gateway is dead: what it said and nobody heard was never said."""
-        self.is_restarted = True
         for request in self.requests.values():
             request.settled = None
 

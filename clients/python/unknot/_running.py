@@ -164,7 +164,7 @@ class Running:
         for work in self.held.values():
             if work.since >= since_before or len(named) == at_most:
                 break
-            named.append(bodies.Held(work.event.id, work.state))
+            named.append(bodies.Held(work.event.id, work.state, work.event.type))
         return named
 
     def answered(self, at_most: int) -> list[str]:

@@ -3,6 +3,7 @@
 from itertools import islice
 
 from unknot_gateway.core import marks
+from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.effects import Deliver
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Message, OpenWait, Pool, Session
@@ -14,15 +15,16 @@ from unknot_schemas.ids import ExecutionId, StrandId, matches
 class Dispatch:
     """Decides where a leg goes now, and sends it there. It ends no message: what cannot be sent is returned."""
 
-    def __init__(self, tables: Tables, reconcile: Reconcile) -> None:
+    def __init__(self, tables: Tables, reconcile: Reconcile, claims: Claims) -> None:
         self._t = tables
         self._reconcile = reconcile
+        self._claims = claims
 
     def place(self, leg: Leg, now: float) -> bodies.Error | None:
         """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
         agent, message = leg.agent, leg.message
         admission = self._t.admission
-        if self._reconcile.has_begun and self._claimed(leg) is not None:
+        if self._claimed(leg) is not None:
             return None
         if self._t.is_reconciling:
             return self._place_later(leg)
@@ -86,6 +88,8 @@ class Dispatch:
         leg.state = "ended"
         if leg.by is not None:
             self._t.waiting.promise_over(leg)
+        if leg.is_claim:
+            self._claims.over(leg)
         if session is not None:
             session.held.pop(leg.message.id, None)
             session.unseen.pop(leg.number, None)
@@ -245,30 +249,18 @@ class Dispatch:
         """After an epoch change: the session that said it holds or has answered this request gets it, no other."""
         session = self._claimant(leg)
         if session is not None:
-            self._adopt(leg, session, session.claims.pop(leg.message.id))
+            leg.event = self._event(leg, None)
+            match self._claims.adopt(leg, session):
+                case "deferred":
+                    self.defer(leg, None, leg.message.opened_at)
+                case "answered":
+                    self.repeat(leg)
+                case "running":
+                    pass
         return session
 
     def _claimant(self, leg: Leg) -> Session | None:
-        if not self._reconcile.has_begun:
-            return None
-        sessions = leg.agent.sessions.values()
-        return next((session for session in sessions if leg.message.id in session.claims), None)
-
-    def _adopt(self, leg: Leg, session: Session, claim: str) -> None:
-        leg.session, leg.state = session, "running"
-        leg.event = self._event(leg, None)
-        leg.message.was_delivered = leg.message.reported_running = True
-        session.held[leg.message.id] = leg
-        if claim == "running":
-            route = self._t.admission.route(leg.agent, leg.message.type)
-            leg.pool = next((pool for pool in route if pool.session is session), None)
-            if leg.pool is not None:
-                leg.pool.used += 1
-        self._t.waiting.started(leg, leg.pool)
-        if claim == "deferred":
-            self.defer(leg, None, leg.message.opened_at)
-        elif claim == "answered":
-            self.repeat(leg)
+        return self._claims.claimant(leg) if self._reconcile.has_begun else None
 
     def _reentrant_pool(self, leg: Leg, route: tuple[Pool, ...]) -> Pool | None:
         for pool in route:

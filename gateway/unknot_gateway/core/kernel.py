@@ -3,17 +3,19 @@
 Read here first; everything else hangs from it. A fact and the instant go in, effects come out, in order. Nobody else
 changes the tables, and nothing here waits, sends, draws or reads a clock. The rooms behind the door:
 
-    intake     what agents send: checked, entered before anything is sent   dispatch   routed, queued, delivered
-    settle     how messages end, each request in exactly one Outcome        reception  who lives, heartbeats
-    openwaits  waits that agents open themselves                            groups     requests that are one wait
-    waiting    from records to the graph of who waits for what              graph/     the exact engine
-    reconcile  after an epoch change: what sessions still know
-    detector   suspicion, probe, verdict                                    policy     who fails, what would help
+    intake      what agents send: checked, entered before anything is sent   dispatch  routed, queued, delivered
+    settle      how messages end, each request in exactly one Outcome        groups    requests that are one wait
+    reception   who lives                                                    openwaits waits that agents open themselves
+    heartbeats  what sessions name, compared with what is known here
+    waiting     from records to the graph of who waits for what              graph/    the exact engine
+    reconcile   after an epoch change: what sessions still know              claims    what they held before it
+    detector    suspicion, probe, verdict                                    policy    who fails, what would help
 """
 
 from itertools import islice
 from typing import assert_never
 
+from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.deadlines import Due
 from unknot_gateway.core.detector import Detector
 from unknot_gateway.core.dispatch import Dispatch
@@ -31,6 +33,7 @@ from unknot_gateway.core.facts import (
     TimePassed,
 )
 from unknot_gateway.core.groups import Groups
+from unknot_gateway.core.heartbeats import Heartbeats
 from unknot_gateway.core.intake import Intake
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reception import Reception
@@ -53,10 +56,11 @@ class Kernel:
         self.config = config or KernelConfig()
         self.tables = tables = Tables(network, epoch, self.config)
         self.counters = tables.counters
-        self.reconcile = Reconcile(tables)
-        self.dispatch = Dispatch(tables, self.reconcile)
+        self.claims = Claims(tables)
+        self.reconcile = Reconcile(tables, self.claims)
+        self.dispatch = Dispatch(tables, self.reconcile, self.claims)
         self.groups = Groups(tables)
-        self.settle = Settle(tables, self.dispatch, self.groups)
+        self.settle = Settle(tables, self.dispatch, self.groups, self.claims)
         self.openwaits = OpenWaits(tables)
         self.detector = Detector(tables, self.settle, self.openwaits)
         self.intake = Intake(
@@ -68,8 +72,24 @@ class Kernel:
             self.openwaits,
             self.detector.closes,
         )
+        self.heartbeats = Heartbeats(
+            tables,
+            self.dispatch,
+            self.settle,
+            self.intake,
+            self.openwaits,
+            self.reconcile,
+            self.claims,
+        )
         self.reception = Reception(
-            tables, self.dispatch, self.settle, self.groups, self.intake, self.openwaits, self.reconcile
+            tables,
+            self.dispatch,
+            self.settle,
+            self.groups,
+            self.intake,
+            self.openwaits,
+            self.reconcile,
+            self.heartbeats,
         )
         self.detector.release = self.intake.release
         self._sweeps = 0
@@ -85,7 +105,9 @@ class Kernel:
             case EventSeen():
                 self.intake.event(fact, now)
             case ReplySeen():
-                if not tables.is_reconciling or not self.reconcile.parks(fact, now):
+                if tables.is_reconciling and self.reconcile.parks(fact, now):
+                    self.settle.given(fact, now)
+                else:
                     self.settle.reply(fact, now)
             case BodySeen():
                 self._body(fact, now)
@@ -127,7 +149,7 @@ class Kernel:
             case bodies.Hello():
                 self.reception.hello(fact.agent, fact.body, fact.reply_to, now)
             case bodies.Heartbeat():
-                session = self.reception.heartbeat(fact.agent, fact.body, fact.reply_to, now)
+                session = self.heartbeats.heartbeat(fact.agent, fact.body, fact.reply_to, now)
                 if session is not None:
                     self.detector.heard(session, frozenset(fact.body.open), now)
             case bodies.RequestCancel():
@@ -254,6 +276,8 @@ class Kernel:
                 self.reception.end(session, now, "its drain time was over")
             case "idle":
                 self.reception.idle(session, now)
+            case "claims":
+                self.claims.expire(session, now)
             case _:
                 raise AssertionError(f"nobody set a deadline of kind {kind!r}")
 

@@ -20,6 +20,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Session tokens remembered as used, oldest first out."""
     reconcile_s: float = 10.0
     """Since the epoch's first fact: who resumes later than two usual heartbeats holds nobody up."""
+    claims_max: int = 20_000
+    """Events from before the epoch that one session may hold or have answered: all that a hello can name."""
     parked_replies_max: int = 10_000
     """Answers kept after an epoch change until their requests are sent again, oldest first out."""
     remembered_max: int = 100_000

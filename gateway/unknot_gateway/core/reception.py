@@ -1,9 +1,10 @@
-"""Sessions come, are heard, and go; what they name in heartbeats cures every loss."""
+"""Sessions come, change, and go; how a session ends is decided here."""
 
 from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import Answer, SendControl
 from unknot_gateway.core.groups import Groups
-from unknot_gateway.core.intake import Intake, forgotten
+from unknot_gateway.core.heartbeats import Heartbeats
+from unknot_gateway.core.intake import Intake
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, Session
@@ -11,12 +12,12 @@ from unknot_gateway.core.sessions import pool_for, pools_of
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors, limits
-from unknot_schemas.ids import AgentId, EventId, agent_id, is_id, is_pattern
+from unknot_schemas.ids import AgentId, agent_id, is_id, is_pattern
 from unknot_schemas.subjects import CONTROL_REPLACED
 
 
 class Reception:
-    """Hello, heartbeat, bye, and the end of sessions."""
+    """Hello, bye, and the end of sessions."""
 
     def __init__(
         self,
@@ -27,6 +28,7 @@ class Reception:
         intake: Intake,
         openwaits: OpenWaits,
         reconcile: Reconcile,
+        heartbeats: Heartbeats,
     ) -> None:
         self._t = tables
         self._dispatch = dispatch
@@ -35,6 +37,7 @@ class Reception:
         self._intake = intake
         self._openwaits = openwaits
         self._reconcile = reconcile
+        self._heartbeats = heartbeats
         self.draining: set[Session] = set()
 
     # -- hello
@@ -61,10 +64,9 @@ class Reception:
         self._welcome(session, reply_to)
         if known is not None and known.hello != hello:
             self._change_pools(known, hello, now)
-        if hello.resume and known is None:
-            self._reconcile.resumed(session, hello, now)
         self._openwaits.agent_changed(name)
         self._place_waiting(session.agent, now)
+        self._heartbeats.give_claimed(session, list(session.claims), now)
         if session.channels:
             self._intake.joined(session.agent, session.channels, now)
 
@@ -80,6 +82,8 @@ class Reception:
         self._t.messages.remember_for(session.heartbeat_s)
         self._t.waiting.pools_added(session.pools)
         self._t.deadlines.set("silence", session, now + self._t.config.session_loss_s)
+        if hello.resume:  # first: what the others leave behind may be what it claims
+            self._reconcile.resumed(session, hello, now)
         for old in replaced:
             self._t.count("sessions.replaced")
             body = bodies.Replaced(old.id, session.id)
@@ -163,107 +167,6 @@ class Reception:
             else:
                 self._settle.reject(leg, error, now)
         self._t.waiting.pools_removed(old)
-
-    # -- heartbeat
-
-    def heartbeat(
-        self, name: AgentId, beat: bodies.Heartbeat, reply_to: str | None, now: float
-    ) -> Session | None:
-        """Compare what the session names with what is known here; the session, or None if it is not live."""
-        session = self._t.sessions.find(name, beat.session)
-        if session is None:
-            if self._t.sessions.is_used(beat.session):
-                text = f"this session of {name!r} has ended: say hello with a new token"
-                self._t.refuse(reply_to, None, errors.STALE_SESSION, text)
-            else:
-                text = f"session of {name!r} is not known here: say hello with resume: true"
-                self._t.refuse(reply_to, None, errors.UNKNOWN_SESSION, text)
-            return None
-        session.heard_at = now
-        session.beats += 1
-        self._reconcile.heard(session)
-        self._compare_deliveries(session, beat.seen, now)
-        unknown = self._compare_open(session, beat.open, now)
-        not_held = self._compare_held(session, beat.held, now)
-        if reply_to is not None:
-            self._t.out.append(Answer(reply_to, bodies.Pulse(True, self._t.epoch, unknown, not_held)))
-        return session
-
-    def _compare_deliveries(self, session: Session, seen: int, now: float) -> None:
-        """What a heartbeat confirms has arrived; what is older than one interval and unconfirmed is sent again."""
-        for number in [number for number in session.unseen if number <= seen]:
-            del session.unseen[number]
-        for leg in list(session.unseen.values()):
-            if leg.state == "ended" and leg.delivered_at + 4 * session.heartbeat_s <= now:
-                del session.unseen[leg.number]  # it is over, and its session confirms nothing
-            elif leg.delivered_at + session.heartbeat_s <= now:
-                self._dispatch.repeat(leg)
-
-    def _compare_open(self, session: Session, named: list[str], now: float) -> list[str]:
-        unknown: list[str] = []
-        for event_id in named:
-            if event_id in session.open:
-                continue
-            tombstone = self._t.messages.closed(EventId(event_id))
-            if tombstone is None:
-                unknown.append(event_id)
-            elif tombstone.outcome is not None:
-                self._t.outcome(session, tombstone.outcome, None)
-            elif tombstone.blocks:
-                self._t.outcome(session, forgotten(event_id, self._t.epoch), None)
-        if len(named) >= limits.NAMED_IDS_MAX:
-            return unknown
-        names, old = frozenset(named), now - 2 * session.heartbeat_s
-        for item in list(session.open.values()):
-            if item.opened_at > old or item.id in names or (isinstance(item, Message) and item.reply_to):
-                item.omitted = 0
-            else:
-                item.omitted += 1
-                if item.omitted >= 2:
-                    self._drop(item, now)
-        return unknown
-
-    def _drop(self, item: object, now: float) -> None:
-        self._t.count("dropped.not_named")
-        why = "its session names it no more"
-        if isinstance(item, Message):
-            self._settle.cancel(item, now, why)
-        else:
-            self._openwaits.end(item, "cancelled", now)  # type: ignore[arg-type]
-
-    def _compare_held(self, session: Session, named: list[bodies.Held], now: float) -> list[str]:
-        states = {held.id: held.state for held in named}
-        known = session.held.keys() | session.claims.keys()
-        not_held = [event_id for event_id in states if event_id not in known]
-        complete = len(named) < limits.NAMED_IDS_MAX
-        old = now - 2 * session.heartbeat_s
-        for leg in list(session.held.values()):
-            state = states.get(leg.message.id)
-            if state is not None:
-                leg.omitted = 0
-                leg.message.reported_running = True
-                self._settle.reported(session, leg.message.id, state, now)
-            elif complete and leg.delivered_at <= old and leg.number not in session.unseen:
-                self._omitted(session, leg, now)
-        return not_held
-
-    def _omitted(self, session: Session, leg: Leg, now: float) -> None:
-        """Two heartbeats omit what was delivered: an answer may have been lost (asked for once), else it is over."""
-        if leg.state == "deferred" and leg.message.envelope.accept_uncorrelated is not None:
-            return  # its session has done with it; what answers it is an event
-        leg.omitted += 1
-        if leg.omitted < 2:
-            return
-        leg.omitted = 0
-        if leg.message.is_open and not leg.ended and leg.message.verb != "send" and not leg.repeated:
-            leg.repeated = True
-            self._dispatch.repeat(leg)
-            return
-        self._t.count("slots.recovered")
-        if leg.state == "deferred":
-            self._settle.lose(leg, now, "its session names it no more")
-        else:
-            self._settle.done(session, leg.message.id, now)
 
     # -- end
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 from msgspec.structs import replace
 
+from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.facts import ReplySeen
 from unknot_gateway.core.records import Leg, Message, Session
 from unknot_gateway.core.tables import Tables
@@ -19,8 +20,9 @@ from unknot_schemas.ids import AgentId, EventId
 class Reconcile:
     """Owner of what is awaited and parked after an epoch change."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, claims: Claims) -> None:
         self._t = tables
+        self._claims = claims
         self.has_begun = False
         """Whether any session has ever resumed: without, nothing is claimed and nothing parked."""
         self._awaited: dict[Session, set[EventId]] = {}
@@ -32,10 +34,7 @@ class Reconcile:
 
         Who comes late is taken in alone: nobody waits for it.
         """
-        for held in hello.held or ():
-            session.claims[EventId(held.id)] = held.state
-        for answered in hello.answered or ():
-            session.claims[EventId(answered)] = "answered"
+        self._claims.resumed(session, hello, now)
         session.resent = frozenset(EventId(event_id) for event_id in hello.open or ())
         session.resumed = True
         session.delivered = hello.seen

@@ -98,6 +98,7 @@ class Session(Struct, eq=False):
     resent: frozenset[EventId] = frozenset()
     """What it waited for when it resumed: sent again, these may have been delivered before."""
     resumed: bool = False
+    """Whether it lived before this epoch."""
 
     @property
     def is_reentrant(self) -> bool:
@@ -150,6 +151,8 @@ class Leg(Struct, eq=False):
     """Whether a deadline of its own may be set (patience, a hint)."""
     ended: bool = False
     """Its request has ended; the handler may still run."""
+    is_claim: bool = False
+    """Whether it stands for what only its session knows: it ran before this epoch (see claims)."""
 
 
 class Message(Struct, eq=False):

@@ -6,6 +6,7 @@ Withdraw first: before any other Outcome than an answer's, what is queued is dro
 from typing import Final
 
 from unknot_gateway.core import explain
+from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import SendControl
 from unknot_gateway.core.facts import ReplySeen
@@ -24,17 +25,17 @@ _ANSWERS: Final = ("reply", "failed")
 class Settle:
     """The one place where messages end."""
 
-    def __init__(self, tables: Tables, dispatch: Dispatch, groups: Groups) -> None:
+    def __init__(self, tables: Tables, dispatch: Dispatch, groups: Groups, claims: Claims) -> None:
         self._t = tables
         self._dispatch = dispatch
         self._groups = groups
+        self._claims = claims
 
     # -- answers
 
     def reply(self, fact: ReplySeen, now: float) -> None:
         """Take an answer: it ends exactly the request that it names, or changes nothing and is told why."""
         agent, request_id, envelope, reply_to = fact.agent, fact.request_id, fact.envelope, fact.reply_to
-        entry = self._t.sessions.agents.get(agent)
         session = self._t.sessions.find(agent, envelope.session)
         if session is not None:
             session.heard_at = now
@@ -44,12 +45,28 @@ class Settle:
         message = self._t.messages.open.get(request_id)
         leg = _leg_of(message, agent) if message is not None and message.verb != "send" else None
         if message is None or leg is None:
-            self._late(entry, agent, request_id, envelope, reply_to, now)
+            self._late(fact, now)
         elif leg.session is not None and session is not None and leg.session is not session:
+            self.given(fact, now)
             self._t.refuse(reply_to, request_id, errors.STALE_REPLY, _STALE.format(agent))
         else:
             self.answer(message, leg, agent, envelope, now)
             self._t.receipt(reply_to, bodies.Receipt(True, request_id))
+
+    def given(self, fact: ReplySeen, now: float) -> bool:
+        """An answer that ends nothing frees the slot of the handler that gave it; False if its agent holds none."""
+        request_id = fact.request_id
+        session = self._t.sessions.find(fact.agent, fact.envelope.session)
+        if session is not None:
+            self._claims.answered(session, request_id)
+            held = session.held.get(request_id)
+        else:
+            held = held_by(self._t.sessions.agents.get(fact.agent), request_id)
+        if held is None or held.message.verb == "send":
+            return False
+        if fact.envelope.done and held.state == "running":
+            self._dispatch.free(held, now)
+        return True
 
     def answer(
         self,
@@ -87,19 +104,9 @@ class Settle:
         if was_delivered and not runs_on:
             self._dispatch.free(leg, now)
 
-    def _late(
-        self,
-        entry: Agent | None,
-        agent: AgentId,
-        request_id: EventId,
-        envelope: bodies.Envelope,
-        reply_to: str | None,
-        now: float,
-    ) -> None:
-        held = held_by(entry, request_id)
-        took_it = held is not None and held.message.verb != "send"
-        if held is not None and took_it and envelope.done and held.state == "running":
-            self._dispatch.free(held, now)
+    def _late(self, fact: ReplySeen, now: float) -> None:
+        agent, request_id, reply_to = fact.agent, fact.request_id, fact.reply_to
+        took_it = self.given(fact, now)
         tombstone = self._t.messages.closed(request_id)
         if tombstone is None and not took_it:
             code, text = errors.UNKNOWN_REPLY, f"no open request {request_id!r}; the answer went to nobody"
@@ -159,6 +166,8 @@ class Settle:
             return
         if leg.ended or leg.message.verb == "send":
             self.done(session, event_id, now)
+            if leg.is_claim:
+                self._claims.deferred(session, event_id)
             return
         self._dispatch.defer(leg, by, now)
 
