@@ -56,41 +56,17 @@ class Kernel:
         self.config = config or KernelConfig()
         self.tables = tables = Tables(network, epoch, self.config)
         self.counters = tables.counters
-        self.claims = Claims(tables)
-        self.reconcile = Reconcile(tables, self.claims)
-        self.dispatch = Dispatch(tables, self.reconcile, self.claims)
-        self.groups = Groups(tables)
-        self.settle = Settle(tables, self.dispatch, self.groups, self.claims)
-        self.openwaits = OpenWaits(tables)
-        self.detector = Detector(tables, self.settle, self.openwaits)
-        self.intake = Intake(
-            tables,
-            self.dispatch,
-            self.settle,
-            self.groups,
-            self.reconcile,
-            self.openwaits,
-            self.detector.closes,
-        )
-        self.heartbeats = Heartbeats(
-            tables,
-            self.dispatch,
-            self.settle,
-            self.intake,
-            self.openwaits,
-            self.reconcile,
-            self.claims,
-        )
-        self.reception = Reception(
-            tables,
-            self.dispatch,
-            self.settle,
-            self.groups,
-            self.intake,
-            self.openwaits,
-            self.reconcile,
-            self.heartbeats,
-        )
+        self.claims = claims = Claims(tables)
+        self.reconcile = reconcile = Reconcile(tables, claims)
+        self.dispatch = dispatch = Dispatch(tables, reconcile, claims)
+        self.groups = groups = Groups(tables)
+        self.settle = settle = Settle(tables, dispatch, groups, claims)
+        self.openwaits = openwaits = OpenWaits(tables)
+        self.detector = Detector(tables, settle, openwaits)
+        closes = self.detector.closes
+        self.intake = intake = Intake(tables, dispatch, settle, groups, reconcile, openwaits, closes)
+        self.heartbeats = beats = Heartbeats(tables, dispatch, settle, intake, openwaits, reconcile, claims)
+        self.reception = Reception(tables, dispatch, settle, groups, intake, openwaits, reconcile, beats)
         self.detector.release = self.intake.release
         self._sweeps = 0
 
