@@ -91,3 +91,25 @@ async def test_a_listed_deadlock_is_code_3_with_verdicts() -> None:
             plain = await unknot("waits", "list", "--json", gateway=gateway)
             assert plain.code == 0
             assert {row["stuck"] for row in json.loads(plain.out)["rows"]} == {True}
+
+
+async def test_an_exported_deadlock_is_found_again_by_check() -> None:
+    with support.running("--policy", "shadow") as gateway:
+        async with agent(gateway, "elm", ask_each_other), agent(gateway, "oak", ask_each_other):
+            watching = await start("watch", "--once", gateway=gateway)
+            assert watching.stderr is not None
+            await asyncio.wait_for(watching.stderr.readline(), 10)
+            await unknot("send", "elm", "start", gateway=gateway)
+            assert (await ended(watching)).code == 3
+            exported = await unknot("graph", "export", gateway=gateway)
+            assert exported.code == 0, exported.err
+            expected = exported.json["cases"][0]["steps"][-1]
+            assert [name.split("#")[0] for name in expected["deadlocked"]] == ["elm", "oak"]
+            assert len(expected["cycles"]) == 1
+            checked = await unknot("graph", "check", "-", stdin=exported.out.encode())
+            assert (checked.code, checked.out) == (0, f"ok {gateway.network}-{gateway.epoch}\n")
+            in_one_line = await unknot("graph", "export", "--json", gateway=gateway)
+            assert in_one_line.json == exported.json
+            assert in_one_line.out.count("\n") == 1
+            wrong = exported.out.replace('"deadlocked": [', '"deadlocked": ["nobody",', 1)
+            assert (await unknot("graph", "check", "-", stdin=wrong.encode())).code == 1

@@ -32,6 +32,10 @@ MAY_IMPORT = {
     "unknot_gateway": STDLIB | {"unknot_gateway"},
     "unknot_gateway/core": PURE | {"unknot_gateway.core", "unknot_schemas", "msgspec"},
     "unknot_gateway/core/graph": PURE | {"unknot_gateway.core.graph", "msgspec"},
+    "unknot_gateway/audit": STDLIB | {"unknot_gateway.audit", "msgspec"},  # it reads what it never imports
+    "unknot_gateway/replay": PURE
+    | {"unknot_gateway.core.graph", "unknot_gateway.replay", "unknot_schemas", "msgspec"}
+    | {"datetime"},  # the calendar, not the clock
     "unknot_gateway/identity": STDLIB | {"unknot_gateway.identity", "unknot_schemas", "msgspec"},
     "unknot_gateway/shell": STDLIB
     | {"unknot_gateway.core", "unknot_gateway.identity", "unknot_gateway.shell", "unknot_schemas"}

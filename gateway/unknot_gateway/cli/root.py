@@ -8,8 +8,9 @@ import click
 _HERE: Final = "unknot_gateway.cli"
 _VERBS: Final = {
     "agents": ("reads:agents", "Which agents live, and what they do."),
+    "conformance": ("conformance:conformance_command", "Show that a client keeps the laws of the wire."),
     "demo": ("demo:demo_command", "See a deadlock among real agents found, named and resolved."),
-    "graph": ("graph:graph", "Check files of wait graphs."),
+    "graph": ("graph:graph", "Export the wait graph, check such files, replay what agents reported."),
     "request": ("calls:request", "Ask an agent, and print its answer."),
     "run": ("run:run", "Run agents of the current folder."),
     "send": ("calls:send", "Send an agent a one-way event."),

@@ -1,12 +1,13 @@
 """What the fronts (NATS api, HTTP, command) may read of a kernel; they have no logic of their own."""
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from unknot_gateway.core import explain
 from unknot_gateway.core.graph import Node
+from unknot_gateway.core.graph import Wait as GraphWait
 from unknot_gateway.core.records import Leg, Message, OpenWait, Session, Wait
 from unknot_schemas.ids import MAIN
 
@@ -62,6 +63,16 @@ class Stats(Struct, frozen=True, gc=False):
     counters: dict[str, int]
 
 
+class GraphSteps(Struct, frozen=True, gc=False):
+    """The graph in the case format. *total*: its waits; *suspects*: nodes not judged yet."""
+
+    network: str
+    epoch: int
+    total: int
+    suspects: int
+    steps: list[dict[str, Any]]
+
+
 def waits(kernel: "Kernel", now: float, limit: int | None = None) -> list[WaitRow]:
     """Open waits, oldest first, at most *limit*."""
     tables = kernel.tables
@@ -104,6 +115,19 @@ def stats(kernel: "Kernel") -> Stats:
         "queued": sum(agent.queued for agent in tables.sessions.agents.values()),
     }
     return Stats(kernel.network, kernel.epoch, kernel.config.policy, sizes, dict(kernel.counters))
+
+
+def graph(kernel: "Kernel", limit: int) -> GraphSteps:
+    """The wait graph as it stands; at most *limit* waits, those that cannot end first."""
+    waiting = kernel.tables.waiting
+
+    def id_of(handle: GraphWait) -> str | None:
+        wait = waiting.waits.get(handle)
+        part = explain.first_open(wait) if wait is not None else None
+        return part.id if part is not None else None
+
+    steps = waiting.graph.steps(id_of, limit)
+    return GraphSteps(kernel.network, kernel.epoch, len(waiting.graph), waiting.graph.suspects, steps)
 
 
 def _request_row(kernel: "Kernel", message: Message, stuck: set[Node], now: float) -> WaitRow:

@@ -67,7 +67,7 @@ async def served_networks(connection: Client, prefix: str) -> set[str]:
 
 
 class Api:
-    """Answers ``<prefix>.<network>.api.{waits,agents,stats}`` for all networks."""
+    """Answers ``<prefix>.<network>.api.{waits,agents,stats,graph}`` for all networks."""
 
     def __init__(self, bus: NatsBus, owners: list[Owner], prefix: str) -> None:
         self._bus = bus
@@ -140,7 +140,11 @@ def _stats(owner: Owner, _limit: int, _now: float) -> Struct:
     return msgspec.structs.replace(stats, counters=stats.counters | shell)
 
 
-_READERS: Final[dict[str, _Read]] = {"waits": _waits, "agents": _agents, "stats": _stats}
+def _graph(owner: Owner, limit: int, _now: float) -> Struct:
+    return query.graph(_kernel(owner), limit)
+
+
+_READERS: Final[dict[str, _Read]] = {"waits": _waits, "agents": _agents, "stats": _stats, "graph": _graph}
 
 
 def _kernel(owner: Owner) -> Kernel:

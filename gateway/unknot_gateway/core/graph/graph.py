@@ -1,6 +1,6 @@
 """The wait graph: who waits for what, and who of them can never go on."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from unknot_gateway.core.graph.chains import follow
 from unknot_gateway.core.graph.check import Checks
@@ -14,6 +14,7 @@ from unknot_gateway.core.graph.conditions import (
     Wait,
     leaves,
 )
+from unknot_gateway.core.graph.export import Export, Step
 from unknot_gateway.core.graph.model import ArtifactRow, Model, NodeRow, ResourceRow, WaitRow
 from unknot_gateway.core.graph.report import Core, cores_among, refresh, tail_of
 from unknot_gateway.core.graph.suppose import orphaned, remaining_cores
@@ -318,3 +319,34 @@ class Graph:
         self._checks.settle()
         refresh(self._model)
         return [Node(node) for node in follow(self._model, wait, limit)]
+
+    def steps(self, id_of: Callable[[Wait], str | None], limit: int) -> list[Step]:
+        """At most *limit* open waits, those that cannot end first, as steps of the case format; *id_of* names them.
+
+        The last step expects what is known now; there is none when a wait that cannot end is left out, or when
+        suspects are left: then nobody knows yet.
+        """
+        cores, stuck, orphans = self.cores(), self.stuck(), self.orphaned()
+        rows, nodes = self._model.waits, self._model.nodes
+        first = sorted(wait for node in stuck | orphans for wait in nodes[node].waits)
+        chosen = dict.fromkeys(first[:limit])
+        for wait in rows:  # in order of opening
+            if len(chosen) >= limit:
+                break
+            chosen[wait] = None
+        export = Export(self._model, self._lost, id_of)
+        steps = list(export.steps(chosen))
+        if self.suspects or len(first) > limit:
+            return steps
+        inside = {member for core in cores for member in core.members}
+        return [
+            *steps,
+            {
+                "op": "expect",
+                "deadlocked": sorted(map(export.node, stuck)),
+                "cycles": sorted([export.node(node) for node in core.cycle] for core in cores),
+                "cores": sorted(sorted(map(export.node, core.members)) for core in cores),
+                "tail": sorted(map(export.node, stuck - inside)),
+                "orphaned": sorted(map(export.node, orphans)),
+            },
+        ]
