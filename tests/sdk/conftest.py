@@ -1,4 +1,7 @@
-"""A real NATS server for all SDK tests; on it a scripted gateway, in a network of its own for each test."""
+"""A real NATS server for all SDK tests; on it a scripted gateway, in a network of its own for each test.
+
+``house``: the real gateway, in such a network, too.
+"""
 
 import contextlib
 import itertools
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.sdk.fake import Fake, faking
+from tests.support.gateway import Gateway, gateway, gateways  # noqa: F401  fixtures
 
 _numbers = itertools.count(1)
 
@@ -51,5 +55,10 @@ async def fake(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     network = f"n{next(_numbers)}"
     monkeypatch.setenv("UNKNOT_URL", nats_url)
     monkeypatch.setenv("UNKNOT_NETWORK", network)
-    async with faking(nats_url, network) as gateway:
-        yield gateway
+    async with faking(nats_url, network) as scripted:
+        yield scripted
+
+
+@pytest.fixture
+def house(gateway: Gateway) -> Gateway:  # noqa: F811  the fixture
+    return gateway

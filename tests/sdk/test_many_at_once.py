@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import unknot
-from tests.support.gateway import Gateway, gateway, gateways  # noqa: F401  fixtures
+from tests.support.gateway import Gateway
 from unknot import Agent, Connection, Context
 
 REQUESTS = 1_500
 LANES = 100
 
 
-async def test_every_answer_belongs_to_its_request(gateway: Gateway) -> None:  # noqa: F811
+async def test_every_answer_belongs_to_its_request(gateway: Gateway) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
     runs: Counter[int] = Counter()
@@ -75,7 +75,7 @@ async def test_every_answer_belongs_to_its_request(gateway: Gateway) -> None:  #
         assert me.counters.get("expired_locally", 0) == 0, "each end was the gateway's word"
 
 
-async def test_a_crowd_of_handlers_that_ask_each_other_is_answered(gateway: Gateway) -> None:  # noqa: F811
+async def test_a_crowd_of_handlers_that_ask_each_other_is_answered(gateway: Gateway) -> None:
     """No false deadlock: agents with slots enough, chains that cross, gathers, races and background tasks."""
     seed = random.randrange(2**32)
     chance = random.Random(seed)
@@ -130,7 +130,7 @@ async def test_a_crowd_of_handlers_that_ask_each_other_is_answered(gateway: Gate
 
 @pytest.mark.parametrize("members", [3, 12])
 async def test_a_ring_of_handlers_is_told_and_names_exactly_its_members(
-    gateway: Gateway,  # noqa: F811
+    gateway: Gateway,
     members: int,
 ) -> None:
     found: list[unknot.DeadlockDetected] = []

@@ -1,11 +1,10 @@
 """Fault reports of other systems (tests/cases/reports.jsonl) that show best in handlers, against the real gateway."""
 
 import asyncio
-import copy
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -19,23 +18,6 @@ from unknot import Agent, Connection, Context
 
 HANG_S = 20
 """Of waits that must not end by their timeout."""
-NETWORKS = 32
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Gateway]:
-    with support.running(
-        "--log-level", "error", networks=[f"r{number}" for number in range(NETWORKS)]
-    ) as gateway:
-        yield gateway
-
-
-@pytest.fixture
-def house(host: Gateway) -> Gateway:
-    """The gateway, in a network of this test's own."""
-    own = copy.copy(host)
-    own.network = host.networks.pop()
-    return own
 
 
 @asynccontextmanager

@@ -11,7 +11,17 @@ from typing import Literal, TypedDict, assert_type
 import msgspec
 
 import unknot
-from unknot import Agent, Context, DeadlockDetected, WaitExpired, WaitFailed
+from unknot import (
+    Agent,
+    Channel,
+    Context,
+    DeadlockDetected,
+    Event,
+    Post,
+    ThreadContext,
+    WaitExpired,
+    WaitFailed,
+)
 
 
 @dataclass
@@ -62,6 +72,36 @@ async def print_it(mark: Mark, ctx: Context) -> None:
     ctx.defer()
 
 
+reviews = writer.channel("reviews")
+
+
+@writer.on("draft")
+async def draft(text: str, ctx: Context) -> None:
+    await reviews.react(ctx.event, "seen")
+    assert_type(await reviews.reply(ctx.event, {"ok": True}), Post)
+
+
+@printer.on("prints")
+def prints(data: object, ctx: ThreadContext) -> None:
+    post = ctx.channel("reviews").post("draft", "knots")
+    assert_type(post, Post)
+    assert_type(ctx.channel("reviews").wait_for_reaction(post, "seen", timeout=5), Event)
+
+
+async def in_a_channel() -> Mark:
+    async with unknot.connect("cli", channels=["reviews"]) as me:
+        channel = me.channel("reviews")
+        assert_type(channel, Channel)
+        post = await channel.post("draft", "knots")
+        assert_type(await channel.wait_for_reply(post, source="writer", timeout=5), Event)
+        assert_type(await channel.wait_for_reaction(post, "seen"), Event)
+        assert_type(await channel.wait_for_post("draft.>", timeout=5), Event)
+        asked = await me.ask("@reviews", "mark", "knots", into=Mark)
+        assert_type(await channel.wait_for_reply(asked), Event)
+        assert_type(await me.send_and_wait("old", "mark", into=Mark, accept_uncorrelated="mark.>"), Mark)
+        return await channel.post_and_wait("mark", "knots", into=Mark, timeout=5)
+
+
 async def from_a_script() -> Mark:
     async with unknot.connect("cli") as me:
         await me.send("printer", "print", Mark(3))
@@ -84,3 +124,4 @@ async def wrong() -> None:
         text: str = await me.send_and_wait("reviewer", "mark", None, timeout=5, into=Mark)  # type: ignore[arg-type]
         me.send_and_wait("reviewer", "mark", None, timout=5)  # type: ignore[call-overload]
         await me.send("reviewer", "marked", text)
+        await me.channel("reviews").wait_for_reply("p1")  # type: ignore[arg-type]

@@ -421,6 +421,11 @@ async def test_bug_097_ids_make_the_round_trip_unchanged(net: Net, request_id: s
         ("", False),
         ("no", False),
         (None, False),
+        (1, True),
+        ("1", True),
+        (" yes ", True),
+        ([True], False),
+        ({"blocking_wait": True}, False),
     ],
     ids=repr,
 )

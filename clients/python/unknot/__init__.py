@@ -2,10 +2,12 @@
 
 from unknot._agent import Agent
 from unknot._asking import Answer, Request
+from unknot._channel import BlockingChannel, Channel
 from unknot._connection import Connection, connect
 from unknot._context import Context
 from unknot._event import Event
 from unknot._login import BadLogin, Login
+from unknot._posts import Post
 from unknot._run import run
 from unknot._sends import Asked
 from unknot._threads import ThreadContext
@@ -28,7 +30,9 @@ __all__ = [
     "Answer",
     "Asked",
     "BadLogin",
+    "BlockingChannel",
     "Cancelled",
+    "Channel",
     "Connection",
     "Context",
     "DeadlockDetected",
@@ -37,6 +41,7 @@ __all__ = [
     "HandlerFailed",
     "Login",
     "OverLimit",
+    "Post",
     "Refused",
     "Request",
     "ResponderLost",

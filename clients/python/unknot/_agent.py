@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast, get_args
 
 from unknot import _handlers
+from unknot._channel import Channel
 from unknot._connection import Connection, opened
+from unknot._context import Context, acting
 from unknot._handlers import Handler
 from unknot._login import Login
-from unknot._names import agent_name, channel_names, topic_patterns
+from unknot._names import agent_name, channel_name, channel_names, topic_patterns
 from unknot._serving import HandlerServer
 from unknot._session import BlockingWaits, Profile
+from unknot.errors import UnknotError
 from unknot_schemas import bodies
 from unknot_schemas.ids import is_pattern
 from unknot_schemas.limits import POOL_TYPES_MAX, POOLS_MAX, SLOTS_MAX
@@ -50,6 +53,7 @@ class Agent:
         self._blocking_waits = waits_mode(blocking_waits)
         self._heartbeat_s = heartbeat_s
         self._handlers: dict[str, Handler] = {}
+        self._running: list[Connection] = []
         for pool, slots in self._slots.items():
             if slots is not None and not 1 <= slots <= SLOTS_MAX:
                 raise ValueError(
@@ -80,6 +84,26 @@ class Agent:
 
         return register
 
+    def channel(self, name: str) -> Channel:
+        """Make this agent a member of channel *name*, and give the channel for use in its handlers.
+
+        In a handler it acts for what runs there; elsewhere for the main of the one place where the agent runs.
+        """
+        channel = channel_name(name)
+        self._channels = channel_names(list(dict.fromkeys((*self._channels, channel))))
+        return Channel(channel, self._acting)
+
+    def _acting(self) -> Context:
+        context = acting.get()
+        if context is not None and context.agent == self.name:
+            return context
+        if len(self._running) != 1:
+            raise UnknotError(
+                f"agent {self.name} runs in {len(self._running)} places of this program: outside of its handlers"
+                " use ctx.channel() or connect()"
+            )
+        return self._running[0]
+
     @asynccontextmanager
     async def running(
         self,
@@ -106,7 +130,11 @@ class Agent:
             drain_s,
             login,
         ) as me:
-            yield me
+            self._running.append(me)
+            try:
+                yield me
+            finally:
+                self._running.remove(me)
 
     def _profile(self, main_runs: bool) -> Profile:
         types: dict[str, list[str]] = {}

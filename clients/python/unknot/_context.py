@@ -1,12 +1,15 @@
 """The execution made visible: everything that a handler or a script can do."""
 
 from collections.abc import Awaitable, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, overload
 
 from unknot import _gather
 from unknot._answers import Answers
 from unknot._asking import Answer, Request
+from unknot._channel import Channel
 from unknot._event import Event
+from unknot._names import channel_name
 from unknot._outbound import Outbound
 from unknot._requests import Requests
 from unknot._running import Abandoned, Work
@@ -19,6 +22,9 @@ from unknot_schemas import bodies
 from unknot_schemas import errors as codes
 
 T = TypeVar("T")
+
+acting: "ContextVar[Context | None]" = ContextVar("unknot_context", default=None)
+"""The context of the handler that runs here."""
 
 
 class Links:
@@ -74,6 +80,7 @@ class Context:
         timeout: float | None = None,
         wait_for_target: float | None = None,
         metadata: dict[str, Any] | None = None,
+        accept_uncorrelated: bool | str = False,
     ) -> Any: ...
     @overload
     async def send_and_wait(
@@ -86,6 +93,7 @@ class Context:
         timeout: float | None = None,
         wait_for_target: float | None = None,
         metadata: dict[str, Any] | None = None,
+        accept_uncorrelated: bool | str = False,
     ) -> T: ...
     async def send_and_wait(
         self,
@@ -97,14 +105,22 @@ class Context:
         timeout: float | None = None,
         wait_for_target: float | None = None,
         metadata: dict[str, Any] | None = None,
+        accept_uncorrelated: bool | str = False,
     ) -> Any:
         """Ask *target* (an agent, or ``@channel``: the first answer counts) and wait for its answer, read into *into*.
 
         *timeout* in seconds (60; at most 3 600). *wait_for_target*: how long the target may be absent (5 s, at most
-        *timeout*). Raises WaitFailed: DeadlockDetected, WaitExpired, HandlerFailed, Unreachable, …
+        *timeout*). *accept_uncorrelated*: an event of type ``<type>.reply`` (or of this type or pattern) from the
+        target is the answer, too, though it names no request; where two requests could be meant, none is taken.
+        Raises WaitFailed: DeadlockDetected, WaitExpired, HandlerFailed, Unreachable, …
         """
         return await self._links.requests.send_and_wait(
-            self._strand(), Request(target, type, data, into=into), timeout, wait_for_target, metadata
+            self._strand(),
+            Request(target, type, data, into=into),
+            timeout,
+            wait_for_target,
+            metadata,
+            accept_uncorrelated,
         )
 
     @overload
@@ -194,6 +210,10 @@ class Context:
         """
         request: Request[Any] = Request(target, type, data, into=into)
         return await self._links.sends.ask(self._strand(), request, timeout, on_reply, on_error)
+
+    def channel(self, name: str) -> Channel:
+        """The channel *name*, for this execution. Anybody may post and ask; members alone hear what others post."""
+        return Channel(channel_name(name), lambda: self)
 
     # ------------------------------------------------------------------ waits
 

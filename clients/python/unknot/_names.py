@@ -21,11 +21,16 @@ def agent_name(name: str) -> str:
     return bare
 
 
+def channel_name(name: str) -> str:
+    """*name* without ``@``; ValueError when it can name no channel."""
+    return agent_name(name.removeprefix("@"))
+
+
 def channel_names(names: Sequence[str]) -> tuple[str, ...]:
     """*names* without ``@``; ValueError for what can be no channel, or too many."""
     if len(names) > CHANNELS_MAX:
         raise ValueError(f"at most {CHANNELS_MAX} channels; got {len(names)}")
-    return tuple(agent_name(name.removeprefix("@")) for name in names)
+    return tuple(map(channel_name, names))
 
 
 def topic_patterns(patterns: Sequence[str]) -> tuple[str, ...]:

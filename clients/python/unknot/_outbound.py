@@ -47,7 +47,7 @@ class Outbound:
             )
             self._session.settle_locally(entry, "over_limit", error)
 
-    def envelope(
+    def envelope(  # noqa: PLR0913  each is a field of the wire
         self,
         strand: Strand,
         id: str,
@@ -56,8 +56,11 @@ class Outbound:
         patience_s: float | None,
         marks: dict[str, Any] | None,
         group: bodies.Group | None = None,
+        *,
+        names: str | None = None,
+        accepts: str | None = None,
     ) -> bytes:
-        """The body of what *strand* sends."""
+        """The body of what *strand* sends. *names*: the post that it answers; *accepts*: types that answer it."""
         execution = strand.execution
         return encode(
             bodies.Envelope(
@@ -75,6 +78,8 @@ class Outbound:
                 metadata=metadata(marks),
                 traceparent=execution.traceparent,
                 tracestate=execution.tracestate,
+                response_to=names,
+                accept_uncorrelated=accepts,
             )
         )
 

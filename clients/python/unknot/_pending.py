@@ -9,9 +9,9 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from unknot._posts import Fits
 from unknot._strands import Strand
 from unknot_schemas import bodies
-from unknot_schemas.ids import matches
 
 OPEN_MAX: Final = 100_000
 """Requests and waits that one session has open at a time."""
@@ -73,12 +73,11 @@ class Wait(Entry):
 
 
 class Expectation(Wait):
-    """An open wait for an event."""
+    """An open wait for an event. *fits*: whether one is what it waits for."""
 
-    __slots__ = ("pattern", "source")
+    __slots__ = ("fits",)
 
-    pattern: str
-    source: str | None
+    fits: Fits
 
 
 class Group:
@@ -190,12 +189,7 @@ class Pending:
 
     def expecting(self, event: bodies.Delivered) -> list[Entry]:
         """All open waits for an event that *event* satisfies: one event may end several."""
-        return [
-            wait
-            for wait in self._expected.values()
-            if wait.id == event.for_
-            or (matches(wait.pattern, event.type) and wait.source in (None, event.source))
-        ]
+        return [wait for wait in self._expected.values() if wait.id == event.for_ or wait.fits(event)]
 
     def overdue(self, now: float) -> list[Entry]:
         """Open entries whose own deadline has come; they stay open until they are settled."""

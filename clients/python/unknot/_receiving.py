@@ -85,7 +85,8 @@ class Receiver:
         event = _delivered(payload)
         if session.ended is not None or event.source == session.agent or not self._is_first(event.id):
             return
-        session.satisfy(event)
+        if session.satisfy(event) is None:
+            session.keep(event)
         self._server.broadcast(event)
 
     def _is_first(self, id: str) -> bool:

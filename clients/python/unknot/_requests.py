@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from unknot._asking import Answer, Request, patience, payload, timeout_s
+from unknot._asking import Answer, Request, bad_id, patience, payload, timeout_s
 from unknot._outbound import Outbound
 from unknot._pending import Entry, Group, Settle, into
+from unknot._posts import reply_type
 from unknot._session import Session
 from unknot._strands import Strand
 from unknot.errors import Refused, WaitFailed, from_outcome
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
+from unknot_schemas.ids import is_pattern
 from unknot_schemas.limits import GROUP_MEMBERS_MAX
 
 T = TypeVar("T")
@@ -32,11 +34,17 @@ class Requests:
         timeout: float | None,
         wait_for_target: float | None,
         marks: dict[str, Any] | None,
+        accepts: bool | str = False,
     ) -> T:
-        """Send *request* and wait for its answer. The waiter is there before anything is sent."""
+        """Send *request* and wait for its answer. The waiter is there before anything is sent.
+
+        *accepts*: types of events that are its answer without naming it; True: ``<its type>.reply``.
+        """
         self._outbound.may_block(strand)
         future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
-        entry = self._request(strand, request, timeout, wait_for_target, into(future), marks=marks)
+        pattern = _accepted(request.type, accepts) if accepts else None
+        settle = into(future)
+        entry = self._request(strand, request, timeout, wait_for_target, settle, marks=marks, accepts=pattern)
         entry.future = future
         self._outbound.open(entry)
         self._outbound.send(entry)
@@ -98,14 +106,15 @@ class Requests:
         *,
         group: bodies.Group | None = None,
         marks: dict[str, Any] | None = None,
+        accepts: str | None = None,
     ) -> Entry:
         session = self._session
         seconds = timeout_s(timeout)
         subject, target = self._outbound.subject("request", request.target, request.type)
         id = session.new_id()
-        body = self._outbound.envelope(
-            strand, id, payload(request.data), seconds, patience(wait_for_target, seconds), marks, group
-        )
+        patience_s = patience(wait_for_target, seconds)
+        data = payload(request.data)
+        body = self._outbound.envelope(strand, id, data, seconds, patience_s, marks, group, accepts=accepts)
         return Entry(
             id,
             subject,
@@ -115,6 +124,14 @@ class Requests:
             strand=strand,
             target=target,
         )
+
+
+def _accepted(event_type: str, accepts: bool | str) -> str:
+    """The pattern of the events that may answer a request of this type."""
+    pattern = accepts if isinstance(accepts, str) else reply_type(event_type)
+    if not is_pattern(pattern):
+        raise bad_id(f"{pattern!r} is no event type or pattern: lower-case dotted words, * and >")
+    return pattern
 
 
 def _answers(group: Group, requests: Sequence[Request[T]]) -> list[Answer[T]]:

@@ -10,6 +10,7 @@ import msgspec
 from unknot._asking import Request, bad_id, patience, payload, timeout_s
 from unknot._outbound import Outbound, over
 from unknot._pending import Entry, Settle
+from unknot._posts import Post
 from unknot._session import Session
 from unknot._strands import Strand
 from unknot.errors import Unreachable, WaitFailed, from_outcome, from_receipt
@@ -66,7 +67,24 @@ class Sends:
         """Send a one-way event; its id when the gateway has it."""
         subject, _ = self._outbound.subject("send", request.target, request.type)
         seconds = SEND_TIMEOUT_DEFAULT_S if timeout is None else timeout_s(timeout)
-        return await self._send(strand, subject, request.data, seconds, marks)
+        return await self._send(strand, self._session.new_id(), subject, request.data, seconds, marks)
+
+    async def post(
+        self,
+        strand: Strand,
+        channel: str,
+        event_type: str,
+        data: Any,
+        names: str | None,
+        marks: dict[str, Any] | None,
+    ) -> Post:
+        """Send an event to a channel, which may name another; what answers it is kept from now on."""
+        session = self._session
+        subject, _ = self._outbound.subject("send", f"@{channel}", event_type)
+        post = Post(session.new_id(), channel, event_type)
+        session.posts[post.id] = post  # before it is sent: an answer may be faster than the Receipt
+        await self._send(strand, post.id, subject, data, None, marks, names)
+        return post
 
     async def publish(self, strand: Strand, event_type: str, data: Any, marks: dict[str, Any] | None) -> str:
         """Send an event without target; its id when the gateway has it."""
@@ -74,21 +92,22 @@ class Sends:
             raise bad_id(f"{event_type!r} is no event type: lower-case dotted words, at most 128 characters")
         session = self._session
         subject = session.subjects.publish(session.agent, event_type)
-        return await self._send(strand, subject, data, None, marks)
+        return await self._send(strand, session.new_id(), subject, data, None, marks)
 
     async def _send(
         self,
         strand: Strand,
+        id: str,
         subject: str,
         data: Any,
         seconds: float | None,
         marks: dict[str, Any] | None,
+        names: str | None = None,
     ) -> str:
         if self._session.ended is not None:
             raise over(self._session)
-        id = self._session.new_id()
         patience_s = None if seconds is None else patience(None, seconds)
-        body = self._outbound.envelope(strand, id, payload(data), seconds, patience_s, marks)
+        body = self._outbound.envelope(strand, id, payload(data), seconds, patience_s, marks, names=names)
         await self._receipt(subject, body, id)
         return id
 

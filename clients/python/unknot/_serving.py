@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio.to_thread
 
 from unknot import _handlers
-from unknot._context import Context, Links
+from unknot._context import Context, Links, acting
 from unknot._handlers import Handler
 from unknot._running import Work
 from unknot._strands import Execution, enter
@@ -101,6 +101,7 @@ class HandlerServer:
     async def _call(self, handler: Handler, work: Work) -> Any:
         data = _handlers.read(handler, work.event)
         context = Context(self._links, work.execution, work)
+        acting.set(context)
         if handler.is_async:
             called = handler.function(data, context) if handler.takes_context else handler.function(data)
             return await called

@@ -3,12 +3,14 @@
 import asyncio
 from collections import Counter
 from typing import Final, Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
 from unknot._login import Login
 from unknot._pending import Entry, Pending
+from unknot._posts import Post
 from unknot._running import Running
 from unknot._strands import Execution, Strand
 from unknot._tasks import Tasks
@@ -53,6 +55,8 @@ class Session:
         self.beside: dict[str, Execution] = {}
         """Executions that hold no slot: of channel and topic events."""
         self.pending = Pending()
+        self.posts: WeakValueDictionary[str, Post] = WeakValueDictionary()
+        """Posts made here that the program still has."""
         self.running = Running()
         self.token = ""
         self.out_prefix = ""
@@ -137,6 +141,12 @@ class Session:
             if wait.id != event.for_:
                 self.post(*wait.farewell(self.token))
         return strand
+
+    def keep(self, event: bodies.Delivered) -> None:
+        """Keep an answer to an own post that nobody waits for yet."""
+        post = self.posts.get(event.response_to) if event.response_to is not None else None
+        if post is not None and not post._keep(event):
+            self.counters["answers_dropped"] += 1
 
     def _is_wanted(self, id: str) -> bool:
         return id in self.pending

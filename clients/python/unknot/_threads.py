@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, overload
 
 from unknot._asking import Answer, Request
+from unknot._channel import BlockingChannel
 from unknot._context import Context
 from unknot._event import Event
 from unknot._sends import Asked
@@ -71,6 +72,10 @@ class ThreadContext:
         if isinstance(what, Asked):
             return self._run(self._context.expect(what, timeout=timeout))
         return self._run(self._context.expect(what, source=source, timeout=timeout))
+
+    def channel(self, name: str) -> BlockingChannel:
+        """As Context.channel."""
+        return BlockingChannel(self._context.channel(name), self._run)
 
     def request(self, target: str, type: str, data: Any = None, *, into: Any = Any) -> Request[Any]:
         """As Context.request."""

@@ -11,13 +11,14 @@ from unknot._asking import bad_id, timeout_s
 from unknot._event import Event
 from unknot._outbound import Outbound
 from unknot._pending import Expectation, Settle, Wait, into
+from unknot._posts import Fits, Post
 from unknot._sends import Asked
 from unknot._session import Session, encode
 from unknot._strands import Strand
 from unknot.errors import WaitFailed, from_outcome
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
-from unknot_schemas.ids import agent_id, is_pattern
+from unknot_schemas.ids import agent_id, is_pattern, matches
 from unknot_schemas.limits import CONDITION_ID_CHARS_MAX, TIMEOUT_MAX_S
 
 T = TypeVar("T")
@@ -45,20 +46,43 @@ class Waits:
             raise bad_id(f"{source!r} cannot name an agent")
         self._outbound.may_block(strand)
         strand.expects = True
-        future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
-        condition = bodies.WaitCondition("event", pattern, source=sender)
-        seconds = timeout_s(timeout)
         unread = self.take_unread(pattern, sender)
         if unread is not None:
             return Event(unread)
-        wait = self._wait(Expectation, strand, condition, seconds, into(future))
-        assert isinstance(wait, Expectation)
-        wait.pattern, wait.source = pattern, sender
+
+        def fits(event: bodies.Delivered) -> bool:
+            return matches(pattern, event.type) and sender in (None, event.source)
+
+        condition = bodies.WaitCondition("event", pattern, source=sender)
         strand.expecting += 1
         try:
-            outcome = await self._outcome(wait, future)
+            return await self._expect(strand, condition, fits, timeout)
         finally:
             strand.expecting -= 1
+
+    async def post(
+        self,
+        strand: Strand,
+        condition: bodies.WaitCondition,
+        fits: Fits,
+        timeout: float | None,
+        own: Post | None,
+    ) -> Event:
+        """Wait for an event of a channel; of what has answered the *own* post before, the first that *fits*."""
+        self._outbound.may_block(strand)
+        early = own._take(fits) if own is not None else None
+        if early is not None:
+            return Event(early)
+        return await self._expect(strand, condition, fits, timeout)
+
+    async def _expect(
+        self, strand: Strand, condition: bodies.WaitCondition, fits: Fits, timeout: float | None
+    ) -> Event:
+        future: asyncio.Future[bodies.Outcome] = self._loop.create_future()
+        wait = self._wait(Expectation, strand, condition, timeout_s(timeout), into(future))
+        assert isinstance(wait, Expectation)
+        wait.fits = fits
+        outcome = await self._outcome(wait, future)
         if outcome.outcome != "reply":
             raise from_outcome(outcome)
         assert outcome.event is not None, "it was settled by an event"

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 
 from unknot import _connection
 from unknot._asking import Answer, Request
+from unknot._channel import BlockingChannel
 from unknot._connection import Connection
 from unknot._event import Event
 from unknot._sends import Asked
@@ -72,6 +73,10 @@ class SyncConnection:
             else self._me.expect(what, source=source, timeout=timeout)
         )
         return self._run(call)
+
+    def channel(self, name: str) -> BlockingChannel:
+        """As Context.channel."""
+        return BlockingChannel(self._me.channel(name), self._run)
 
     def request(self, target: str, type: str, data: Any = None, *, into: Any = Any) -> Request[Any]:
         """As Context.request."""
