@@ -328,6 +328,18 @@ export interface DeadlockDetected {
   victim?: string | null;
 }
 
+/**
+ * Notice ``agent.over_limit``: *shed* messages of *agent* went unread since the last one, *shed_total*
+ * in all.
+ */
+export interface OverLimit {
+  network: string;
+  agent: string;
+  shed: number;
+  shed_total: number;
+  message: string;
+}
+
 /** Control ``agent.wait.blocked_behind``: what these waits hang on is deadlocked; they go on. */
 export interface BlockedBehind {
   incident: string;
@@ -400,7 +412,8 @@ export type ReceiveSubject =
   | `unknot.${string}.channel.${string}.${string}`
   | `unknot.${string}.topic.${string}`
   | `unknot.${string}.notice.agent.wait.deadlock_detected`
-  | `unknot.${string}.notice.agent.wait.blocked_behind`;
+  | `unknot.${string}.notice.agent.wait.blocked_behind`
+  | `unknot.${string}.notice.agent.over_limit`;
 
 /** Body of each operation, and what answers it on the NATS reply subject. */
 export interface Operations {
@@ -577,6 +590,13 @@ export interface Operations {
     does: "receive";
     subject: `unknot.${string}.notice.agent.wait.blocked_behind`;
     body: BlockedBehind;
+    answer: null;
+  };
+  /** For monitors: An agent sends more than it may, and is shed. */
+  "notice.agent.over_limit": {
+    does: "receive";
+    subject: `unknot.${string}.notice.agent.over_limit`;
+    body: OverLimit;
     answer: null;
   };
 }

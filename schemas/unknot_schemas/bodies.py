@@ -340,6 +340,16 @@ class DeadlockDetected(Body, frozen=True):
     victim: str | None = None
 
 
+class OverLimit(Body, frozen=True):
+    """Notice ``agent.over_limit``: *shed* messages of *agent* went unread since the last one, *shed_total* in all."""
+
+    network: str
+    agent: str
+    shed: int
+    shed_total: int
+    message: str
+
+
 class BlockedBehind(Body, frozen=True):
     """Control ``agent.wait.blocked_behind``: what these waits hang on is deadlocked; they go on."""
 

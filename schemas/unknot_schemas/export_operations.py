@@ -51,7 +51,11 @@ _CONTROLS: Final[dict[str, tuple[type[bodies.Body], str]]] = {
     subjects.CONTROL_DEADLOCK: (bodies.DeadlockDetected, "Waits that can never end, one of them here"),
     subjects.CONTROL_BLOCKED_BEHIND: (bodies.BlockedBehind, "What these waits hang on is deadlocked"),
 }
-_NOTICES: Final = (subjects.CONTROL_DEADLOCK, subjects.CONTROL_BLOCKED_BEHIND)
+_NOTICES: Final[dict[str, tuple[type[bodies.Body], str]]] = {
+    subjects.CONTROL_DEADLOCK: _CONTROLS[subjects.CONTROL_DEADLOCK],
+    subjects.CONTROL_BLOCKED_BEHIND: _CONTROLS[subjects.CONTROL_BLOCKED_BEHIND],
+    subjects.NOTICE_OVER_LIMIT: (bodies.OverLimit, "An agent sends more than it may, and is shed"),
+}
 
 
 class Operation(Struct, frozen=True):
@@ -128,8 +132,7 @@ def _received() -> Iterator[Operation]:
     yield Operation(
         "topic", "receive", _SUBJECTS.topic("{type}"), bodies.Delivered, "An event without target"
     )
-    for notice in _NOTICES:
-        body, about = _CONTROLS[notice]
+    for notice, (body, about) in _NOTICES.items():
         yield Operation(
             f"notice.{notice}", "receive", _SUBJECTS.notice(notice), body, f"For monitors: {about}"
         )

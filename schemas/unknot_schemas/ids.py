@@ -25,7 +25,7 @@ _ID = re.compile(rf"[A-Za-z0-9_-]{{1,{ID_CHARS_MAX}}}")
 _AGENT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{ID_CHARS_MAX - 1}}}")
 _TYPE = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _PATTERN = re.compile(r"(?:(?:[a-z0-9_-]+|\*)\.)*(?:[a-z0-9_-]+|\*|>)")
-_ALIAS = "agent:"
+ALIAS: Final = "agent:"
 
 
 def is_id(text: str) -> bool:
@@ -35,7 +35,7 @@ def is_id(text: str) -> bool:
 
 def agent_id(text: str) -> AgentId | None:
     """The agent that *text* names, without an ``agent:`` prefix; None if it can name none."""
-    bare = text.removeprefix(_ALIAS)
+    bare = text.removeprefix(ALIAS)
     return AgentId(bare) if _AGENT.fullmatch(bare) and bare != GATEWAY else None
 
 

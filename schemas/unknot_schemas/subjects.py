@@ -35,6 +35,8 @@ CONTROL_ABANDONED: Final = "request.abandoned"
 CONTROL_REPLACED: Final = "session.replaced"
 CONTROL_DEADLOCK: Final = "agent.wait.deadlock_detected"
 CONTROL_BLOCKED_BEHIND: Final = "agent.wait.blocked_behind"
+NOTICE_OVER_LIMIT: Final = "agent.over_limit"
+"""For monitors alone."""
 
 
 class Inbound(Struct, frozen=True, gc=False):

@@ -100,7 +100,8 @@ class Net:
 
     async def settled(self) -> None:
         """All that this connection sent so far has been handled, and what it caused at once has arrived here."""
-        await self.verb(self.name("settled"), "request.cancel", {"id": new_id()})
+        for agent in {self.name("settled"), *(peer.agent for peer in self.peers)}:  # each has its own order
+            await self.verb(agent, "request.cancel", {"id": new_id()})
         for _ in range(10):
             await asyncio.sleep(0)
 

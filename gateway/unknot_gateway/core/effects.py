@@ -59,7 +59,7 @@ class SendNotice(Effect, frozen=True, gc=False):
     """Publish *body* to ``notice.<type>`` for monitors."""
 
     type: str
-    body: bodies.DeadlockDetected | bodies.BlockedBehind | dict[str, object]
+    body: bodies.DeadlockDetected | bodies.BlockedBehind | bodies.OverLimit
 
 
 AnyEffect = Deliver | Broadcast | SendOutcome | Answer | SendControl | SendNotice

@@ -190,7 +190,8 @@ class Kernel:
         if fact.verb == "request" and request_id and is_new and (fact.reply_to or session is not None):
             agent = tables.sessions.agents.get(AgentId(fact.agent))
             to = session or (agent.zero if agent is not None else None)
-            outcome = bodies.Outcome(request_id, "refused", "no", self.epoch, error=error)
+            kind: bodies.OutcomeKind = "over_limit" if error.code == errors.OVER_LIMIT else "refused"
+            outcome = bodies.Outcome(request_id, kind, "no", self.epoch, error=error)
             if to is not None:
                 tables.outcome(to, outcome, fact.reply_to)
                 return

@@ -28,6 +28,7 @@ from unknot_gateway.shell.limits import (
     REBUILD_PAUSE_MAX_S,
     RECONNECT_WAIT_S,
 )
+from unknot_gateway.shell.parsing import Incoming, MessageParser, Put
 
 log = structlog.get_logger()
 
@@ -67,7 +68,12 @@ class Bus(Protocol):
 
 
 class _Client(Client):
-    """nats-py decodes subjects strictly inside its read loop: one that is no UTF-8 would end that loop."""
+    """A connection that is read by our own parser; nats-py decodes subjects strictly, and one that is no UTF-8 would
+    end its reading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ps = self.parser = MessageParser(self)
 
     def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
         if (
@@ -99,12 +105,13 @@ class NatsBus:
     def __init__(self, url: str, name: str = "unknot gateway", *, login: Login = dict) -> None:
         self.url = url
         self.counters: Counter[str] = Counter()
-        self.connection: Client = _Client()
+        self.connection = _Client()
         self.on_rebuilt: Callable[[Client], Awaitable[None]] | None = None
         self._name = name
         self._login = login
         self._connecting = False
         self._takes: dict[str, Take] = {}
+        self._puts: dict[str, Put] = {}
         self._subscriptions: list[Subscription] = []
         self._closed = asyncio.Event()
         self._stopping = False
@@ -128,6 +135,14 @@ class NatsBus:
         """Have *take* called with what comes on *subject*, now and after every rebuilding."""
         self._takes[subject] = take
         await self._subscribe(subject, take)
+
+    async def listen(self, subject: str, put: Put) -> None:
+        """Have *put* called with what comes on *subject* as it is read, now and after every rebuilding.
+
+        For what comes in floods: no queue of nats-py lies between.
+        """
+        self._puts[subject] = put
+        await self._listen(subject, put)
 
     async def publish(self, messages: Iterable[Message]) -> None:
         """Send them in order; what cannot be sent now is counted and lost: heartbeats cure it."""
@@ -213,6 +228,14 @@ class NatsBus:
             )
         )
 
+    async def _listen(self, subject: str, put: Put) -> None:
+        async def take(message: Msg) -> None:
+            put(Incoming(message.subject, message.reply, message.data, message.headers))
+
+        connection = self.connection
+        await self._subscribe(subject, take)
+        connection.parser.puts[b"%d" % self._subscriptions[-1]._id] = put
+
     async def _rebuild(self) -> None:
         pause_s = RECONNECT_WAIT_S
         while not self._stopping:
@@ -222,6 +245,8 @@ class NatsBus:
                     self._subscriptions.clear()
                     for subject, take in self._takes.items():
                         await self._subscribe(subject, take)
+                    for subject, put in self._puts.items():
+                        await self._listen(subject, put)
                     if self.on_rebuilt is not None:
                         await self.on_rebuilt(self.connection)
             except (*_FAILURES, ValueError) as error:  # ValueError: a secret that cannot be read now

@@ -14,8 +14,10 @@ from unknot_gateway.core.facts import (
     PublishSeen,
     ReplySeen,
 )
+from unknot_gateway.core.limits import Limits
 from unknot_gateway.shell.checks import BadInput
-from unknot_gateway.shell.limits import SUBJECT_CACHE_MAX
+from unknot_gateway.shell.limits import SHED_BODY_MAX, SUBJECT_CACHE_MAX
+from unknot_gateway.shell.parsing import Incoming
 from unknot_gateway.shell.reading import id_and_session, is_pub_ack, read_body, read_envelope
 from unknot_schemas import bodies, errors, limits
 from unknot_schemas.ids import AgentId, EventId, is_id
@@ -29,12 +31,16 @@ _INBOX: Final = "_INBOX."
 class Ingress:
     """Reads what agents of one network send. *any_inbox*: development mode, every ``_INBOX.`` may be answered."""
 
-    def __init__(self, subjects: Subjects, *, any_inbox: bool = True) -> None:
+    def __init__(
+        self, subjects: Subjects, *, any_inbox: bool = True, retry_after_s: float = Limits().retry_after_s
+    ) -> None:
+        self.root = subjects.root
         self.counters: Counter[str] = Counter()
         self.channels: Mapping[str, Collection[str]] | None = None
         """Which channels each agent may be a member of; None: there are no users, and no such limit."""
         self._subjects = subjects
         self._any_inbox = any_inbox
+        self._retry_after_s = retry_after_s
         self._parsed: dict[str, Inbound] = {}
         self._repliers: dict[str, AgentId] = {}
         """Who answers on a subject, by all of it but its last word: that one is new each time."""
@@ -65,6 +71,17 @@ class Ingress:
             error = bodies.Error(errors.BAD_REQUEST, "the body is nested too deeply to be read")
             return self._refused(inbound.agent, verb, error, b"", reply_to, inbound.request_id)
 
+    def shed(self, message: Incoming) -> AnyFact | None:
+        """What is to be said of *message*, which was shed unread; None: its subject names no agent."""
+        inbound = self._parsed.get(message.subject) or self._parse(message.subject)
+        if isinstance(inbound, BadSubject):
+            return None
+        reply_to = self._reply_to(message.reply, inbound.agent) if message.reply else None
+        text = f"agent {inbound.agent!r} sends more than it may; this was not read: try again later"
+        error = bodies.Error(errors.OVER_LIMIT, text, {"retry_after_s": self._retry_after_s})
+        payload = message.data if len(message.data) <= SHED_BODY_MAX else b""
+        return self._refused(inbound.agent, inbound.verb, error, payload, reply_to, inbound.request_id)
+
     def _parse(self, subject: str) -> Inbound | BadSubject:
         head, _, last = subject.rpartition(".")
         replier = self._repliers.get(head)
@@ -91,7 +108,7 @@ class Ingress:
 
     def _reply_to(self, reply: str, agent: str) -> str | None:
         legal = reply.startswith(_INBOX if self._any_inbox else f"{_INBOX}{agent}.")
-        if legal and len(reply) <= limits.SUBJECT_BYTES_MAX // 2 and reply.isascii() and _is_literal(reply):
+        if legal and len(reply) <= limits.SUBJECT_BYTES_MAX // 2 and _is_literal(reply):
             return reply
         self.counters["reply_subjects_refused"] += 1
         return None
@@ -129,5 +146,6 @@ def _check_channels(agent: str, hello: bodies.Hello, allowed: Mapping[str, Colle
 
 
 def _is_literal(subject: str) -> bool:
-    """Whether a message could be sent there: no wildcard, no empty word."""
-    return not ("*" in subject or ">" in subject or ".." in subject or subject.endswith("."))
+    """Whether a message could be sent there: printable ASCII, no wildcard, no empty word."""
+    is_plain = subject.isascii() and subject.isprintable()
+    return is_plain and not ("*" in subject or ">" in subject or ".." in subject or subject.endswith("."))

@@ -2,14 +2,32 @@
 
 from typing import Final
 
-INBOX_MAX: Final = 4_096
-"""Messages between NATS and an owner task. Full: the subscription waits, and nats-py's own queue fills."""
+WEIGHT_BYTES: Final = 4_096
+"""A message weighs one, and one more for each of these: long ones take longer, and more memory."""
+NEVER_BEHIND: Final = 64
+"""Messages waiting for an owner of which no account is kept: a few milliseconds of work."""
+SHARE: Final = 64
+"""Weight that each agent has in one round, in the order of all; the rest of its messages waits behind."""
+BACKLOG_MAX: Final = 16_384
+"""Weight that one agent may have waiting behind: more than a second of work. Full: its new work is shed."""
+INBOX_MAX: Final = 65_536
+"""Weight of all that waits behind in one network, 256 MiB at most. The nearer, the less may wait of each agent."""
+SENDERS_MAX: Final = 8_192
+"""Agents whose excess, or rate, is kept; the oldest is forgotten, or all, then counted anew."""
+SHED_ANSWERS_PER_S: Final = 500
+"""Shed messages of one agent that are answered; the others are only counted."""
+SHED_ANSWERS_MAX: Final = 256
+"""Shed messages that are answered in one turn."""
+SHED_BODY_MAX: Final = 16 * 1024
+"""Bytes of a shed message in which its id is looked for, so that its answer can name it."""
+SHED_NOTICE_S: Final = 5.0
+"""Between two notices that name the same agent as over its limit."""
 PENDING_MSGS_MAX: Final = 262_144
 """Messages nats-py keeps for one subscription; beyond it drops the newest (counted; heartbeats cure it)."""
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes nats-py keeps for one subscription."""
-BATCH_MAX: Final = 256
-"""Messages handled before the timer and the sockets get their turn."""
+TURN_S: Final = 0.005
+"""How long messages are handled before sockets, timers and other networks get their turn."""
 AFTER_FAILURE_S: Final = 1.0
 """A timer that fails is tried again after this."""
 SUBJECT_CACHE_MAX: Final = 8_192

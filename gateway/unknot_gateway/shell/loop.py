@@ -2,20 +2,23 @@
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import structlog
 from msgspec import Struct
-from nats.aio.msg import Msg
 
-from unknot_gateway.core.effects import AnyEffect
+from unknot_gateway.core.effects import AnyEffect, SendNotice
 from unknot_gateway.core.facts import AnyFact, Stopped, TimePassed
 from unknot_gateway.shell.bus import Bus, Message
 from unknot_gateway.shell.egress import Egress
+from unknot_gateway.shell.fairness import Excess, Inbox
 from unknot_gateway.shell.ingress import Ingress
-from unknot_gateway.shell.limits import AFTER_FAILURE_S, BATCH_MAX, INBOX_MAX
+from unknot_gateway.shell.limits import AFTER_FAILURE_S, TURN_S
+from unknot_gateway.shell.parsing import Incoming
+from unknot_schemas import bodies
+from unknot_schemas.subjects import NOTICE_OVER_LIMIT
 
 log = structlog.get_logger()
 
@@ -58,8 +61,17 @@ class _Question(Struct, gc=False):
                 self.answer.set_exception(Unanswered("failed; the gateway's log says why"))
 
 
+class _Told(Struct, gc=False):
+    """A fact that the shell has found out by itself."""
+
+    fact: AnyFact
+
+
 class Owner:
-    """Owns one kernel: nobody else calls it. ``take`` is what a subscription calls; ``run`` is the task."""
+    """Owns one kernel: nobody else calls it. ``put`` is what a subscription calls; ``run`` is the task.
+
+    *rate*: new work a second that each agent may send; None: as much as is handled.
+    """
 
     def __init__(
         self,
@@ -68,6 +80,8 @@ class Owner:
         egress: Egress,
         bus: Bus,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        rate: float | None = None,
     ) -> None:
         self.kernel = kernel
         self.counters: Counter[str] = Counter()
@@ -75,10 +89,8 @@ class Owner:
         self._egress = egress
         self._bus = bus
         self._clock = clock
-        self._inbox: deque[Msg | _Question] = deque()
+        self.inbox = Inbox(ingress.root, rate, clock)
         self._wake = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
         self._stopping = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -87,22 +99,32 @@ class Owner:
     @property
     def all_counters(self) -> Counter[str]:
         """What the shell around this kernel counted."""
-        return self.counters + self.ingress.counters + self._egress.counters
+        shed = Counter({f"shed.{one.agent}": one.shed for one in self.inbox.excess.values()})
+        return self.counters + self.ingress.counters + self._egress.counters + shed
 
     async def read(self, ask: Callable[[float], _Answer]) -> _Answer:
-        """What *ask* (given the instant) reads of the kernel when all that came before has been handled."""
+        """What *ask* (given the instant) reads of the kernel when all that came before has been handled.
+
+        But for what waits behind: nobody can hide by flooding.
+        """
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-        self._inbox.append(_Question(ask, answer))
+        self.inbox.waiting.append(_Question(ask, answer))
         self._wake.set()
         return await answer
 
-    async def take(self, message: Msg) -> None:
-        """Hand a message over; waits while the inbox is full, which holds up its subscription only."""
-        while len(self._inbox) >= INBOX_MAX:
-            self._room.clear()
-            await self._room.wait()
-        self._inbox.append(message)
+    def tell(self, fact: AnyFact) -> None:
+        """Hand a fact over that no message of an agent says."""
+        self.inbox.waiting.append(_Told(fact))
         self._wake.set()
+
+    def put(self, message: Incoming) -> None:
+        """Hand a message over."""
+        self.inbox.put(message)
+        self._wake.set()
+
+    async def take(self, message: Incoming) -> None:
+        """The same, for a subscription that awaits it."""
+        self.put(message)
 
     async def run(self) -> None:
         """Handle what comes until ``stop``. What fails is counted and logged with its traceback; the next goes on."""
@@ -115,8 +137,7 @@ class Owner:
                 self.counters["failed"] += 1
                 log.exception("a message or a timer could not be handled", network=self.kernel.network)
                 self._arm(self._clock() + AFTER_FAILURE_S)  # what always fails must not spin
-            self._room.set()
-            if self._inbox or self._stopping:
+            if self.inbox or self._stopping:
                 self._wake.set()
             if self._wake.is_set():
                 await asyncio.sleep(0)  # sockets and other networks get their turn
@@ -132,7 +153,8 @@ class Owner:
         outbox: list[Message] = []
         try:
             self._take_in(outbox)
-            if self._stopping and not self._inbox:
+            self._answer_the_shed(outbox)
+            if self._stopping and not self.inbox:
                 self._stopped = True  # before, so that a failure ends it, too
                 self._put_out(self.kernel.handle(_STOPPED, self._clock()), outbox)
             else:
@@ -141,15 +163,29 @@ class Owner:
             await self._bus.publish(outbox)
 
     def _take_in(self, outbox: list[Message]) -> None:
-        inbox = self._inbox
-        read, handle, clock = self.ingress.fact, self.kernel.handle, self._clock
-        for _ in range(min(len(inbox), BATCH_MAX)):
-            message = inbox.popleft()
+        inbox, waiting = self.inbox, self.inbox.waiting
+        read, handle, write, clock = self.ingress.fact, self.kernel.handle, self._egress.message, self._clock
+        now = clock()
+        until = now + TURN_S
+        while now < until and (waiting or inbox.next_round()):
+            message = waiting.popleft()
             if isinstance(message, _Question):
-                message.put(clock())
-                continue
-            fact = read(message.subject, message.reply, message.data, message.headers)
-            self._put_out(handle(fact, clock()), outbox)
+                message.put(now)
+            elif isinstance(message, _Told):
+                outbox += filter(None, map(write, handle(message.fact, now)))
+            else:
+                fact = read(message.subject, message.reply, message.data, message.headers)
+                outbox += filter(None, map(write, handle(fact, now)))
+            now = clock()
+
+    def _answer_the_shed(self, outbox: list[Message]) -> None:
+        inbox = self.inbox
+        while inbox.refused:
+            fact = self.ingress.shed(inbox.refused.popleft())
+            if fact is not None:
+                self._put_out(self.kernel.handle(fact, self._clock()), outbox)
+        while inbox.notices:
+            self._put_out([_notice(self.kernel.network, inbox.notices.popleft())], outbox)
 
     def _look_at_the_time(self, outbox: list[Message]) -> None:
         now = self._clock()
@@ -164,11 +200,8 @@ class Owner:
         else:
             self._arm(due_at)
 
-    def _put_out(self, effects: list[AnyEffect], outbox: list[Message]) -> None:
-        for effect in effects:
-            message = self._egress.message(effect)
-            if message is not None:
-                outbox.append(message)
+    def _put_out(self, effects: Iterable[AnyEffect], outbox: list[Message]) -> None:
+        outbox += filter(None, map(self._egress.message, effects))
 
     def _arm(self, due_at: float) -> None:
         """Ring at *due_at* or before: one that rings early is armed again, cheaper than moving it each time."""
@@ -187,3 +220,10 @@ class Owner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _notice(network: str, excess: Excess) -> SendNotice:
+    """Names an agent that is shed; *excess* has been told from here on."""
+    new, excess.told = excess.shed - excess.told, excess.shed
+    text = f"agent {excess.agent!r} sends more than it may: {new} of its messages were not taken"
+    return SendNotice(NOTICE_OVER_LIMIT, bodies.OverLimit(network, excess.agent, new, excess.shed, text))

@@ -106,7 +106,7 @@ async def _serve(
     try:
         await _refuse_a_second(bus, settings)
         for owner in owners:
-            await bus.subscribe(Subjects(owner.kernel.network, settings.prefix).inbound, owner.take)
+            await bus.listen(Subjects(owner.kernel.network, settings.prefix).inbound, owner.put)
         await api.start()
         await bus.barrier()
         await warn_of_captures(bus.connection, settings)

@@ -1,0 +1,185 @@
+"""What waits for the owner: fair between agents, bounded, and decided on by the subject alone, before any decoding.
+
+Messages are handled in the order in which they came, in rounds. In one round each agent has a share; what it sends
+beyond waits behind, in a queue of its own, for the next rounds. So whoever floods delays others by its share at most,
+and one agent's messages never change their order. (Those of several agents on one connection keep theirs as long as
+none of them is behind.) An agent that has too much waiting behind is shed: first its new work, and only at twice that
+what ends or reports work, too: others wait for its answers, and what is lost of it heartbeats cure.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from unknot_gateway.shell.limits import (
+    BACKLOG_MAX,
+    INBOX_MAX,
+    NEVER_BEHIND,
+    SENDERS_MAX,
+    SHARE,
+    SHED_ANSWERS_MAX,
+    SHED_ANSWERS_PER_S,
+    SHED_NOTICE_S,
+    WEIGHT_BYTES,
+)
+from unknot_gateway.shell.parsing import Incoming
+from unknot_schemas.ids import ALIAS
+
+NEW_WORK: Final = frozenset({"send", "ask", "request", "publish", "wait.open"})
+
+
+class Excess(Struct, gc=False):
+    """What is shed of one agent. *told*: of *shed*, what notices have named."""
+
+    agent: str
+    shed: int = 0
+    told: int = 0
+    quiet_until: float = 0.0
+    answers: float = float(SHED_ANSWERS_PER_S)
+    answered_at: float = 0.0
+
+
+class _Behind(Struct):
+    """What one agent has sent beyond its share."""
+
+    messages: deque[Incoming]
+    weight: int = 0
+
+
+class Rate(Struct, gc=False):
+    """What one agent may still send just now, of the network's quota."""
+
+    left: float
+    at: float
+
+
+class Inbox:
+    """Of one network; *root*: what its subjects begin with. *rate*: new work a second of each agent, None: no quota.
+
+    ``waiting`` is this round: the owner takes it from the left, and calls ``next_round`` when it is empty.
+    """
+
+    def __init__(
+        self, root: str, rate: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.waiting: deque[Any] = deque()
+        self.refused: deque[Incoming] = deque()
+        """What was shed and will be answered."""
+        self.notices: deque[Excess] = deque()
+        """Agents to be named to monitors."""
+        self.excess: dict[str, Excess] = {}
+        """By agent, the latest SENDERS_MAX."""
+        self.shed = 0
+        self._sender_at = len(root) + len(".in.")
+        self._rate = rate
+        self._rates: dict[str, Rate] = {}
+        self._clock = clock
+        self._shares: dict[str, int] = {}
+        """What each agent has had of this round, but for its first messages."""
+        self._counted = 0
+        """Weight of this round; what has been handled of it counts until its end."""
+        self._behind: dict[str, _Behind] = {}
+        self._weight_behind = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self._behind or self.refused or self.notices)
+
+    def put(self, message: Incoming) -> None:
+        """Let *message* wait for its turn, or shed it."""
+        if self._rate is not None and not self._within_rate(message, self._rate):
+            self._shed(message)
+        elif len(self.waiting) < NEVER_BEHIND and not self._behind:
+            self.waiting.append(message)
+        else:
+            self._put_fairly(message)
+
+    def next_round(self) -> bool:
+        """Begin a round with the shares of those that are behind; False if nothing waits."""
+        self._shares.clear()
+        self._counted = 0
+        for sender, behind in list(self._behind.items()):
+            taken = 0
+            while behind.messages and taken < SHARE:
+                message = behind.messages.popleft()
+                taken += weight_of(message)
+                self.waiting.append(message)
+            behind.weight -= taken
+            self._weight_behind -= taken
+            self._counted += taken
+            self._shares[sender] = taken
+            if not behind.messages:
+                del self._behind[sender]
+        return bool(self.waiting)
+
+    def _put_fairly(self, message: Incoming) -> None:
+        sender, weight = self._sender(message.subject), weight_of(message)
+        behind = self._behind.get(sender)
+        if behind is None:
+            share = self._shares.get(sender, 0)
+            if share < SHARE and self._counted < INBOX_MAX:
+                self._shares[sender] = share + weight
+                self._counted += weight
+                self.waiting.append(message)
+                return
+            behind = _Behind(deque())
+        # The fuller it is in all, the less may wait of each: whoever sends little always finds room.
+        room = min(BACKLOG_MAX, INBOX_MAX - self._weight_behind)
+        if behind.weight >= (room if self._is_new_work(message.subject) else 2 * room):
+            self._shed(message)
+            return
+        self._behind[sender] = behind
+        behind.messages.append(message)
+        behind.weight += weight
+        self._weight_behind += weight
+
+    def _sender(self, subject: str) -> str:
+        return subject[self._sender_at : subject.find(".", self._sender_at)].removeprefix(ALIAS)
+
+    def _is_new_work(self, subject: str) -> bool:
+        words = subject[self._sender_at :].split(".", 3)
+        verb = words[1] if len(words) > 1 else ""
+        return (verb in NEW_WORK and words[1:] != ["request", "cancel"]) or words[1:] == ["wait", "open"]
+
+    def _within_rate(self, message: Incoming, rate: float) -> bool:
+        if not self._is_new_work(message.subject):
+            return True
+        sender, now = self._sender(message.subject), self._clock()
+        own = self._rates.get(sender)
+        if own is None:
+            if len(self._rates) >= SENDERS_MAX:
+                self._rates.clear()
+            own = self._rates[sender] = Rate(max(rate, 1.0), now)
+        own.left = min(own.left + (now - own.at) * rate, max(rate, 1.0))
+        own.at = now
+        if own.left < 1.0:
+            return False
+        own.left -= 1.0
+        return True
+
+    def _shed(self, message: Incoming) -> None:
+        now, sender = self._clock(), self._sender(message.subject)
+        excess = self.excess.get(sender)
+        if excess is None:
+            if len(self.excess) >= SENDERS_MAX:
+                del self.excess[next(iter(self.excess))]
+            excess = self.excess[sender] = Excess(sender, answered_at=now)
+        self.shed += 1
+        excess.shed += 1
+        excess.answers = min(
+            excess.answers + (now - excess.answered_at) * SHED_ANSWERS_PER_S, float(SHED_ANSWERS_PER_S)
+        )
+        excess.answered_at = now
+        if excess.answers >= 1.0 and len(self.refused) < SHED_ANSWERS_MAX:
+            excess.answers -= 1.0
+            self.refused.append(message)
+        if now >= excess.quiet_until:
+            excess.quiet_until = now + SHED_NOTICE_S
+            self.notices.append(excess)
+
+
+def weight_of(message: Incoming) -> int:
+    """What *message* counts for: one, and more when it is long."""
+    return 1 + len(message.data) // WEIGHT_BYTES
