@@ -14,6 +14,7 @@ from unknot_gateway.cli import main
 
 VERBS = [
     ["agents", "list"],
+    ["conformance"],
     ["demo"],
     ["graph", "check"],
     ["request"],
