@@ -94,6 +94,8 @@ class Run:
                 )
         for agent in tables.sessions.agents.values():
             assert agent.queued == len(agent.waiting) + sum(len(lane.legs) for lane in agent.lanes.values())
+        loose = {event_id for agent in tables.sessions.agents.values() for event_id in agent.uncorrelated}
+        assert loose == {id for id, m in tables.messages.open.items() if m.envelope.accept_uncorrelated}
         opened = {message.id for message in tables.messages.open.values() if message.verb != "send"}
         named = {item for session in tables.sessions.all() for item in session.open}
         assert named == opened | set(tables.messages.waits)
@@ -112,6 +114,8 @@ class Run:
             "execution": execution,
             "timeout_s": 20.0,
         }
+        if verb != "send" and int(event_id[1:]) % 2:
+            fields["accept_uncorrelated"] = "work"
         if group is not None and verb == "request":
             fields["group"] = bodies.Group(*group)
         if strand is not None:

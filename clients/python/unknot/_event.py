@@ -45,7 +45,7 @@ class Event:
 
     @property
     def response_to(self) -> str | None:
-        """The request that it answers; None when it is no answer."""
+        """The request, or the post of a channel, that it answers; None when it is no answer."""
         return self._body.response_to
 
     @property
