@@ -121,9 +121,10 @@ class Mix(Family):
     """Runs of 60 executions that wait for each other at random: all-of, any-of, quorum, pools, artifacts, cycles."""
 
     SIZE = 60
+    RUNS = 2_400
 
     def setup(self) -> None:
-        self.runs = [self._run() for _ in range(2_400)]
+        self.runs = [self._run() for _ in range(self.RUNS)]
         self.open: list[tuple[Wait, Any, int]] = []
 
     def _run(self) -> Any:

@@ -15,10 +15,17 @@ SEEDS = range(400)
 
 BREAKS = {
     "a-cycle-is-taken-for-a-chain-with-an-end": (
-        "check.py",
-        "            if node == start:\n                break\n",
-        "            if node == start:\n                return steps\n",
+        "ranks.py",
+        "        if wait.conditions[0].target == start:\n            return 0\n",
+        "        if wait.conditions[0].target == start:\n            break\n",
     ),
+    "a-rank-rests-on-one-as-high": ("ranks.py", "row.rank < bound:", "row.rank <= bound + STEP:"),
+    "who-is-rested-on-keeps-its-rank": (
+        "ranks.py",
+        "        _put(self._model, row, own)\n        return True\n",
+        "        return True\n",
+    ),
+    "a-new-holder-keeps-its-rank": ("ranks.py", "_put(model, row, shared.floor - STEP)", "pass"),
     "who-stands-behind-the-stuck-is-forgotten": ("check.py", "        self._spread += nodes\n", ""),
     "over-budget-means-stuck": (
         "check.py",

@@ -9,17 +9,16 @@ that ends first.
 
 from collections.abc import Collection, Iterable
 
-from unknot_gateway.core.graph.conditions import EXECUTION
+from unknot_gateway.core.graph import ranks
 from unknot_gateway.core.graph.dependents import Dependents, has_dependents
-from unknot_gateway.core.graph.model import Model, served
-from unknot_gateway.core.graph.proof import Proof
+from unknot_gateway.core.graph.model import UNRANKED, Model, served
 from unknot_gateway.core.graph.reduce import Reduction
 from unknot_gateway.core.graph.sweep import Sweep
 
 FIRST_TURN = 32
 """Steps of the first turn of each side; each further turn is twice as long."""
-PROOF_STEPS = 200
-"""Of an attempt to prove that the node can go on, before the search."""
+RANK_STEPS = 200
+"""Of an attempt to rank the node, before the search."""
 HARD_MAX = 8
 """When so many suspects did not fit a slice, the sweep takes all the others as well."""
 
@@ -41,19 +40,22 @@ class Checks:
         self._loose_pools: set[int] = set()
 
     # ------------------------------------------------------------------------------ was harder
-    def harder(self, node: int, wait: int | None = None, *, behind: bool = False) -> None:
+    def harder(self, node: int, wait: int | None = None, *, behind: Iterable[ranks.Shared] = ()) -> None:
         """Something that *node* waits for (in *wait*; None: anywhere) became harder to get.
 
-        *behind*: or *node* keeps more from others than before; while it can go on that is nothing.
+        *behind*: who waits for these may rest on *node* from now on; while it can go on that is nothing.
         """
-        if node in self.model.stuck:
-            self.settle()
-        if node in self.model.stuck:
+        model = self.model
+        self.settle()
+        if node in model.stuck:
             self.changed = True
-            if behind or node in self.model.odd:
+            if behind or node in model.odd:
                 self._spread.append(node)
                 self._work([])
-        elif wait is None or not self._is_idle(node, wait):
+            return
+        for shared in behind:
+            ranks.sink(model, node, shared)
+        if wait is None or behind or model.odd or not self._at_a_look(node, wait):
             self._work([node], wait)
 
     def harder_for(self, nodes: Iterable[int]) -> None:
@@ -65,10 +67,16 @@ class Checks:
         self._spread += (node for node in known if node in self.model.odd)
         self._work([node for node in asked if node not in self.model.stuck])
 
-    def _is_idle(self, node: int, wait: int) -> bool:
-        """The usual case: nobody depends on *node* and its new wait is satisfied."""
+    def _at_a_look(self, node: int, wait: int) -> bool:
+        """Whether *node* with its new *wait* can clearly go on: nearly always."""
         model = self.model
-        return not model.odd and not has_dependents(model, node) and model.wait_satisfied(wait)
+        if has_dependents(model, node):
+            return ranks.rests_below(model, node, wait)
+        row = model.nodes[node]
+        if len(row.waits) == 1 and ranks.place(model, node, wait):
+            return True
+        row.rank = UNRANKED
+        return model.wait_satisfied(wait)
 
     # ------------------------------------------------------------------------------ was easier
     def easier(self, nodes: Iterable[int]) -> None:
@@ -158,6 +166,8 @@ class Checks:
         if self._sweep is None:
             self._hard.update(self._suspects)
             self._swept = len(self._hard) + 1
+            if self._hard:
+                ranks.forget(self.model)  # they may rest on these, whom nobody will check by themselves
             self._hard, self._suspects, self.sweep_wanted = {}, {}, False
             self._sweep = Sweep(self.model)
         if self._sweep.run(max(1, steps)):
@@ -210,19 +220,17 @@ class Checks:
         if row is None or not row.waits or node in model.stuck:
             return 1
         if not self._satisfied(node, wait):
-            self.settle()
-            if not self._satisfied(node, wait):
-                self._mark((node,))
-                return 1 + len(row.waits)
+            self._mark((node,))
+            return 1 + len(row.waits)
         if not has_dependents(model, node):
+            row.rank = UNRANKED
             return 1
-        steps = self._chase(node, limit)
+        steps = ranks.rank_chain(model, node, limit)
         if steps:
             return steps
-        proof = Proof(model, min(limit, PROOF_STEPS))
-        if proof.goes(node) or proof.again(node):
-            return proof.spent
-        self.settle()
+        ranking = ranks.Ranking(model, min(limit, RANK_STEPS))
+        if ranking.goes(node):
+            return ranking.spent
         return self._search(node, limit)
 
     def _satisfied(self, node: int, wait: int | None) -> bool:
@@ -230,23 +238,6 @@ class Checks:
         if self.model.odd:
             return not Reduction(self.model, {node}).run()
         return self.model.satisfied(node) if wait is None else self.model.wait_satisfied(wait)
-
-    def _chase(self, start: int, limit: int) -> int:
-        """Follow single waits on single nodes; the steps spent if they end at one that can go on, else 0."""
-        model, node = self.model, start
-        for steps in range(1, limit):
-            row = model.nodes.get(node)
-            if row is None or not row.waits:
-                return steps
-            if len(row.waits) != 1:
-                break
-            wait = model.waits[next(iter(row.waits))]
-            if len(wait.conditions) != 1 or wait.conditions[0].kind != EXECUTION:
-                break
-            node = wait.conditions[0].target
-            if node == start:
-                break
-        return 0
 
     def _search(self, node: int, limit: int) -> int | None:
         """Both ways in turns of growing length; the way that ends first decides."""
@@ -258,15 +249,24 @@ class Checks:
             if behind.run(min(limit, behind.spent + turn)):
                 if behind.closed:
                     self._mark(Reduction(model, behind.seen | {node}).run())
+                self._unrank(node, behind)
                 return behind.spent + (ahead.spent if ahead is not None else 0)
             if ahead is None:
                 ahead = Reduction(model, {node}, widest=limit)
             if not ahead.too_wide and ahead.run_until(min(limit, ahead.spent + turn), node):
                 self._mark(ahead.standing_still() if node not in ahead.done else ())
+                self._unrank(node, behind)
                 return ahead.spent + behind.spent
             spent = ahead.spent + behind.spent
             turn *= 2
         return None
+
+    def _unrank(self, node: int, behind: Dependents) -> None:
+        """*node* may be able to go on, but nobody knows a proof that the ranks of those behind it can rest on."""
+        model = self.model
+        if node not in model.stuck:
+            model.nodes[node].rank = UNRANKED
+            ranks.unrank(model, behind, self.steps)
 
     def _mark(self, nodes: Collection[int]) -> None:
         """These are stuck: nobody outside them and the stuck set counts as stuck in that."""

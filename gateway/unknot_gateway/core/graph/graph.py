@@ -15,7 +15,7 @@ from unknot_gateway.core.graph.conditions import (
     leaves,
 )
 from unknot_gateway.core.graph.export import Export, Step
-from unknot_gateway.core.graph.model import ArtifactRow, Model, NodeRow, ResourceRow, WaitRow
+from unknot_gateway.core.graph.model import APART, GONE, ArtifactRow, Model, NodeRow, ResourceRow, WaitRow
 from unknot_gateway.core.graph.report import Core, cores_among, refresh, tail_of
 from unknot_gateway.core.graph.suppose import orphaned, remaining_cores
 
@@ -50,7 +50,8 @@ class Graph:
     def add(self, label: Label) -> Node:
         """A node; without open waits it can go on."""
         node = self._handle()
-        self._model.nodes[node] = NodeRow(label)
+        self._model.lowest -= APART
+        self._model.nodes[node] = NodeRow(label, rank=self._model.lowest)
         return Node(node)
 
     def remove(self, node: Node) -> None:
@@ -64,6 +65,7 @@ class Graph:
         for resource in tuple(row.holds or ()):
             self.release(Resource(resource), node)
         self._lost.discard(node)
+        row.rank = GONE
         del self._model.nodes[node]
 
     def lose(self, node: Node) -> None:
@@ -131,8 +133,10 @@ class Graph:
         self._leaves_queues(row.waiter, (row.conditions[index],))
         self._model.replace(wait, index, condition)
         self._checks.easier((row.waiter,))
-        in_queue = any(leaf.kind == RESOURCE for leaf in leaves(condition))
-        self._checks.harder(row.waiter, wait, behind=in_queue)
+        asked = (leaf.target for leaf in leaves(condition) if leaf.kind == RESOURCE)
+        resources = self._model.resources
+        queues = [resources[resource] for resource in asked if resource in resources]
+        self._checks.harder(row.waiter, wait, behind=queues)
 
     def _leaves_queues(self, waiter: int, conditions: Sequence[Condition]) -> None:
         """Places of a stuck waiter in queues are about to be given up."""
@@ -184,7 +188,7 @@ class Graph:
         if row is None or node not in self._model.nodes:
             return
         self._model.hold(resource, node, units)
-        self._checks.harder(node, behind=True)
+        self._checks.harder(node, behind=(row,))
 
     def release(self, resource: Resource, node: Node, units: int | None = None) -> None:
         """*node* holds *units* (None: all) less."""
@@ -221,7 +225,7 @@ class Graph:
             self._checks.easier(self._waiters(row))
             self._checks.changed |= bool(row.waits)
         else:
-            self._checks.harder(node, behind=True)
+            self._checks.harder(node, behind=(row,))
 
     def withdraw(self, artifact: Artifact, node: Node) -> None:
         """*node* will not produce it."""
@@ -233,7 +237,7 @@ class Graph:
         if not row.producers:
             self._checks.easier(self._waiters(row))
         elif able:  # a set tied together by this has all of them in it
-            self._checks.harder(able[0])
+            self._checks.harder(able[0], behind=(row,))
         else:
             self._checks.harder_for(self._waiters(row))
             self._checks.changed = True

@@ -27,6 +27,13 @@ Entry = tuple[int, int, int, int]
 Place = tuple[int, int]
 """What an entry begins with, and is known by: wait and spot."""
 
+UNRANKED = 1
+"""The rank of a node of which it is not known that it can go on, and of one that nobody's rank rests on."""
+GONE = -(1 << 62)
+"""The rank of a node that is gone: below all others."""
+APART = 1 << 20
+"""Between the ranks of new nodes: room for others to be put between them."""
+
 SPOT_BITS = 20
 """The spot of option *j* of condition *i* is ``(i << SPOT_BITS) + j``."""
 
@@ -40,6 +47,12 @@ class NodeRow(Struct, gc=False):
     """Waits with a condition on this node."""
     makes: Bag = ()
     holds: dict[int, int] | None = None
+    rank: int = UNRANKED
+    """See `ranks`."""
+
+
+NOBODY = NodeRow("", rank=GONE)
+"""Stands for a node that is gone already when it is waited for."""
 
 
 class WaitRow(Struct, gc=False):
@@ -49,6 +62,8 @@ class WaitRow(Struct, gc=False):
     conditions: tuple[Condition, ...]
     need: int
     tentative: bool
+    rests: tuple[NodeRow, ...] = ()
+    """The nodes of its conditions on executions, for a quick look at their ranks."""
 
 
 class ResourceRow(Struct, gc=False):
@@ -63,6 +78,8 @@ class ResourceRow(Struct, gc=False):
     held_units: int = 0
     stuck_units: int = 0
     """Of the held units those of known stuck holders."""
+    floor: int = UNRANKED
+    """No rank that rests on it is lower."""
 
 
 class ArtifactRow(Struct, gc=False):
@@ -71,6 +88,8 @@ class ArtifactRow(Struct, gc=False):
     label: Label
     producers: Bag = ()
     waits: Bag = ()
+    floor: int = UNRANKED
+    """No rank that rests on it is lower."""
 
 
 class Model:
@@ -86,6 +105,10 @@ class Model:
         """Stuck nodes that may leave a queue although they are stuck: see `is_odd`."""
         self.leaving: set[Place] = set()
         """Their places that count for nothing now; only right after `report.refresh`."""
+        self.lowest = 0
+        """No rank is lower."""
+        self.ceiling = 0
+        """Ranks from here on say nothing."""
 
     # ------------------------------------------------------------------------------------ waits
     def link(self, wait: int, row: WaitRow) -> None:
@@ -95,7 +118,14 @@ class Model:
         waiter.waits = joined(waiter.waits, wait)
         for index, condition in enumerate(row.conditions):
             self.link_condition(wait, row.waiter, index, condition)
+        self._look(row)
         self._see_if_odd(row.waiter)
+
+    def _look(self, row: WaitRow) -> None:
+        nodes = self.nodes
+        row.rests = tuple(
+            [nodes.get(each.target, NOBODY) for each in row.conditions if each.kind == EXECUTION]
+        )
 
     def unlink(self, wait: int) -> WaitRow:
         """Take an open wait out."""
@@ -145,6 +175,7 @@ class Model:
         self.unlink_condition(wait, row.waiter, index, old)
         row.conditions = (*row.conditions[:index], condition, *row.conditions[index + 1 :])
         self.link_condition(wait, row.waiter, index, condition)
+        self._look(row)
         self._see_if_odd(row.waiter)
         return old
 
@@ -209,10 +240,12 @@ class Model:
     def mark(self, node: int) -> None:
         """*node* is stuck."""
         self.stuck.add(node)
-        for resource, units in (self.nodes[node].holds or {}).items():
+        row = self.nodes[node]
+        row.rank = UNRANKED
+        for resource, units in (row.holds or {}).items():
             self.resources[resource].stuck_units += units
-        for row, entry in self.entries(node):
-            insort(row.stuck, entry)
+        for pool, entry in self.entries(node):
+            insort(pool.stuck, entry)
         self._see_if_odd(node)
 
     def unmark(self, node: int) -> None:
