@@ -14,6 +14,7 @@ from unknot_gateway.core.facts import AnyFact, Stopped, TimePassed
 from unknot_gateway.shell.bus import Bus, Message
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.fairness import Excess, Inbox
+from unknot_gateway.shell.hearing import PAUSE_S, Hearing, Proof
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import AFTER_FAILURE_S, TURN_S
 from unknot_gateway.shell.parsing import Incoming
@@ -70,7 +71,8 @@ class _Told(Struct, gc=False):
 class Owner:
     """Owns one kernel: nobody else calls it. ``put`` is what a subscription calls; ``run`` is the task.
 
-    *rate*: new work a second that each agent may send; None: as much as is handled.
+    *rate*: new work a second that each agent may send; None: as much as is handled. *proof*: that the bus brings what
+    is sent; while it does not, time stands still here.
     """
 
     def __init__(
@@ -82,13 +84,15 @@ class Owner:
         clock: Callable[[], float] = time.monotonic,
         *,
         rate: float | None = None,
+        proof: Proof | None = None,
     ) -> None:
         self.kernel = kernel
         self.counters: Counter[str] = Counter()
         self.ingress = ingress
         self._egress = egress
         self._bus = bus
-        self._clock = clock
+        self._hearing = Hearing(clock, proof)
+        self._clock = self._hearing.now
         self.inbox = Inbox(ingress.root, rate, clock)
         self._wake = asyncio.Event()
         self._stopping = False
@@ -152,12 +156,13 @@ class Owner:
         """A batch of messages, then the timer if it is due; all is sent in one go, also what precedes a failure."""
         outbox: list[Message] = []
         try:
+            self._hearing.turned(heard=bool(self.inbox))
             self._take_in(outbox)
             self._answer_the_shed(outbox)
             if self._stopping and not self.inbox:
                 self._stopped = True  # before, so that a failure ends it, too
                 self._put_out(self.kernel.handle(_STOPPED, self._clock()), outbox)
-            else:
+            elif await self._lets_time_pass():
                 self._look_at_the_time(outbox)
         finally:
             await self._bus.publish(outbox)
@@ -187,6 +192,18 @@ class Owner:
         while inbox.notices:
             self._put_out([_notice(self.kernel.network, inbox.notices.popleft())], outbox)
 
+    async def _lets_time_pass(self) -> bool:
+        due_at = self.kernel.next_wakeup_at()
+        if (
+            due_at is None
+            or due_at > self._clock()
+            or await self._hearing.lets_time_pass(more=bool(self.inbox))
+        ):
+            return True
+        self._disarm()
+        self._arm(self._clock() + PAUSE_S)
+        return False
+
     def _look_at_the_time(self, outbox: list[Message]) -> None:
         now = self._clock()
         due_at = self.kernel.next_wakeup_at()
@@ -214,6 +231,7 @@ class Owner:
 
     def _ring(self) -> None:
         self._timer = None
+        self._hearing.rang(self._clock() - self._timer_at)
         self._wake.set()
 
     def _disarm(self) -> None:

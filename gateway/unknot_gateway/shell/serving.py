@@ -19,6 +19,7 @@ from unknot_gateway.shell.bus import Login, NatsBus
 from unknot_gateway.shell.captures import warn_of_captures
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.embedded import EmbeddedServer, ServerFailed
+from unknot_gateway.shell.hearing import Echo
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import DRAIN_S, GC_NEW_OBJECTS
 from unknot_gateway.shell.loop import Owner
@@ -180,7 +181,7 @@ def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus, any_inbox
     subjects = Subjects(network, settings.prefix)
     kernel = Kernel(network, epoch, settings.kernel_config(network))
     ingress = Ingress(subjects, any_inbox=any_inbox)
-    return Owner(kernel, ingress, Egress(subjects, bus.max_payload), bus)
+    return Owner(kernel, ingress, Egress(subjects, bus.max_payload), bus, proof=Echo(bus))
 
 
 def _ready(settings: Settings, url: str, epoch: int, server: EmbeddedServer | None) -> Ready:
