@@ -146,6 +146,23 @@ async def test_what_comes_faster_than_it_is_taken_is_dropped_and_counted(
     assert seen == [b"%d" % number for number in range(len(seen))], "the newest are dropped"
 
 
+async def test_more_bytes_than_may_wait_are_dropped_and_counted(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus_module, "PENDING_BYTES_MAX", 1_000)
+    go_on, seen = asyncio.Event(), []
+
+    async def take(message: Msg) -> None:
+        await go_on.wait()
+        seen.append(len(message.data))
+
+    await bus.subscribe("a", take)
+    await bus.publish([Message("a", b"x" * 300) for _ in range(10)])
+    await until(lambda: bus.counters["dropped"] >= 6)
+    go_on.set()
+    await until(lambda: len(seen) + bus.counters["dropped"] == 10)
+
+
 async def test_a_stopped_intake_hands_over_what_had_come(bus: NatsBus, server: EmbeddedServer) -> None:
     taken = Taken()
     other = await nats.connect(server.url)

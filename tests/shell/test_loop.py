@@ -1,5 +1,6 @@
 """The owner: order, time, failures, an end."""
 
+import asyncio
 import json
 import logging
 import time
@@ -97,6 +98,19 @@ async def test_a_timer_that_always_fails_does_not_spin(monkeypatch: pytest.Monke
         await until(lambda: len(bus.published) == 2)
         kernel.wakeups = []
     assert sum(isinstance(fact, TimePassed) for fact in kernel.facts) <= 5
+
+
+async def test_others_have_their_turn_however_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "TURN_S", 0.0001)
+    bus = MemoryBus()
+    async with owner(bus, EchoKernel()) as at_work:
+        for number in range(2_000):
+            await at_work.take(request(f"r{number}"))
+        turns = 0
+        while len(bus.published) < 2_000:
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns > 10
 
 
 async def test_a_stop_handles_what_has_come_then_ends_every_open_wait() -> None:

@@ -56,6 +56,9 @@ def test_a_network_may_differ(tmp_path: Path) -> None:
         ({"port": 70_000}, {}, "", "70000"),
         ({"prefix": "A.b"}, {}, "", "A.b"),
         ({}, {}, '[network.other]\npolicy = "shadow"', "other"),
+        ({"agents_max": 0}, {}, "", "agents_max"),
+        ({}, {"UNKNOT_REQUESTS_PER_S": "inf"}, "", "requests_per_s"),
+        ({}, {}, "[network.default]\nbytes_max = -1", "bytes_max"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_source(
@@ -63,6 +66,15 @@ def test_what_cannot_be_used_is_refused_with_its_source(
 ) -> None:
     with pytest.raises(BadSettings, match=f"(?s){said}"):
         load(flags, environment, file(tmp_path, text))
+
+
+def test_quotas_hold_for_all_networks_but_those_that_have_their_own(tmp_path: Path) -> None:
+    text = 'networks = ["a", "b"]\nmessages_max = 10\nrequests_per_s = 5\n[network.b]\nmessages_max = 3\nbytes_max = 9'
+    found = load({}, {"UNKNOT_AGENTS_MAX": "7"}, file(tmp_path, text))
+    a, b = found.kernel_config("a").limits, found.kernel_config("b").limits
+    assert (a.messages_max, a.held_events_bytes_max, a.agents_max, a.requests_per_s) == (10, 1 << 30, 7, 5)
+    assert (b.messages_max, b.held_events_bytes_max, b.agents_max, b.requests_per_s) == (3, 9, 7, 5)
+    assert found.kernel_config("a").limits.queue_max == load({}, {}).kernel_config("default").limits.queue_max
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:

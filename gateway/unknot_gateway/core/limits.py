@@ -50,6 +50,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Decided digests remembered, oldest first out."""
     chain_max: int = 64
     """Steps followed to explain a wait."""
+    requests_per_s: float | None = None
+    """New work (send, ask, request, publish, wait.open) of one agent in a second; None: as much as is handled."""
     retry_after_s: float = 1.0
     """What ``over_limit`` advises."""
     hint_retry_s: float = 0.25

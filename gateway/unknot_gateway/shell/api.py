@@ -50,6 +50,11 @@ class _Info(Struct):
     endpoints: list[_Endpoint] = []
 
 
+def most_rows(asked: int) -> int:
+    """How many rows an answer has at most when *asked* are wanted."""
+    return max(0, min(asked, ROWS_MAX))
+
+
 async def served_networks(connection: Client, prefix: str) -> set[str]:
     """Networks that gateways on this server offer an api for; asks all of them, for ANOTHER_S at most."""
     inbox = await connection.subscribe(connection.new_inbox())
@@ -114,7 +119,7 @@ class Api:
             except msgspec.DecodeError as error:
                 await request.respond_error("400", str(error))
                 return
-            limit = max(0, min(asked.limit, ROWS_MAX))
+            limit = most_rows(asked.limit)
             await request.respond(await _fitting(read, owner, limit, self._bus.max_payload))
 
         return handle
