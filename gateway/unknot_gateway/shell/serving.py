@@ -179,9 +179,10 @@ def _spare_the_collector() -> None:
 
 def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus, any_inbox: bool) -> Owner:
     subjects = Subjects(network, settings.prefix)
-    kernel = Kernel(network, epoch, settings.kernel_config(network))
-    ingress = Ingress(subjects, any_inbox=any_inbox)
-    return Owner(kernel, ingress, Egress(subjects, bus.max_payload), bus, proof=Echo(bus))
+    config = settings.kernel_config(network)
+    kernel, egress = Kernel(network, epoch, config), Egress(subjects, bus.max_payload)
+    ingress = Ingress(subjects, any_inbox=any_inbox, retry_after_s=config.limits.retry_after_s)
+    return Owner(kernel, ingress, egress, bus, rate=config.limits.requests_per_s, proof=Echo(bus))
 
 
 def _ready(settings: Settings, url: str, epoch: int, server: EmbeddedServer | None) -> Ready:

@@ -1,5 +1,6 @@
 """What an operator may set: flags before environment before file before default."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from unknot_gateway.core.kernel import KernelConfig, Policy
+from unknot_gateway.core.limits import Limits
 from unknot_gateway.shell.limits import CONNECT_PATIENCE_S
 from unknot_schemas import ids, limits
 from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
@@ -26,6 +28,10 @@ class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     policy: Policy | None = None
     assume_serial: bool | None = None
+    messages_max: int | None = None
+    bytes_max: int | None = None
+    agents_max: int | None = None
+    requests_per_s: float | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +57,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session_loss_s: float = limits.SESSION_LOSS_S
     probe_s: float = 0.25
     sweep_s: float = 1.0
+    messages_max: int = Limits().messages_max
+    """Quotas of each network: open messages, bytes of their data, agents, and what each agent may begin a second
+    (None: as much as is handled)."""
+    bytes_max: int = Limits().held_events_bytes_max
+    agents_max: int = Limits().agents_max
+    requests_per_s: float | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     network: dict[str, NetworkSettings] = {}
 
@@ -63,6 +75,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             session_loss_s=self.session_loss_s,
             probe_s=self.probe_s,
             sweep_s=self.sweep_s,
+            limits=self._quotas(own),
+        )
+
+    def _quotas(self, own: NetworkSettings) -> Limits:
+        return Limits(
+            messages_max=self.messages_max if own.messages_max is None else own.messages_max,
+            held_events_bytes_max=self.bytes_max if own.bytes_max is None else own.bytes_max,
+            agents_max=self.agents_max if own.agents_max is None else own.agents_max,
+            requests_per_s=self.requests_per_s if own.requests_per_s is None else own.requests_per_s,
         )
 
 
@@ -120,6 +141,10 @@ def _checked(settings: Settings) -> Settings:
         raise BadSettings(
             "any_inbox and users exclude each other: a reply subject is legal under the own inbox alone"
         )
+    for quotas in (settings, *settings.network.values()):
+        for name in ("messages_max", "bytes_max", "agents_max", "requests_per_s"):
+            if (quota := getattr(quotas, name)) is not None and not 0 < quota < math.inf:
+                raise BadSettings(f"{name}: {quota} allows nothing; a quota is a number above 0")
     if not -1 <= settings.port <= 65_535:
         raise BadSettings(f"port {settings.port} is none")
     return settings
