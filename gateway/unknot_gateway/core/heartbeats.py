@@ -152,6 +152,7 @@ class Heartbeats:
         leg.omitted = 0
         if leg.message.is_open and not leg.ended and leg.message.verb != "send" and not leg.repeated:
             leg.repeated = True
+            leg.delivered_at = now  # heartbeats that were sent before say nothing of this one
             self._dispatch.repeat(leg)
             return
         self._t.count("slots.recovered")
