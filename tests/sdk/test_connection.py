@@ -97,6 +97,22 @@ async def test_what_is_sent_while_the_server_is_away_leaves_when_it_is_back_in_o
         assert await asyncio.gather(*waiting) == list(range(20))
 
 
+async def test_what_is_sent_before_anybody_has_said_that_the_connection_is_gone_stops_no_loop(
+    tmp_path: Path, patient: None
+) -> None:
+    """nats-py is not connected from this moment on, and says so only when the old socket is closed."""
+    async with restarted(tmp_path) as (fake, url, _server), unknot.connect("birch", url) as me:
+        transport = me._links.session.transport
+        client = transport._nats
+        assert client is not None
+        await client._process_op_err(nats.errors.StaleConnectionError())
+        assert not client.is_connected
+        assert transport._connected.is_set()
+        waiting = asyncio.ensure_future(me.send_and_wait("elm", "say", timeout=30))
+        await fake.answer(await fake.next("request"), "late")
+        assert await waiting == "late"
+
+
 async def test_a_gateway_that_comes_back_later_than_the_client_is_found(fake: Fake) -> None:
     async with unknot.connect("birch") as me:
         waiting = asyncio.ensure_future(me.send_and_wait("elm", "say", timeout=30))

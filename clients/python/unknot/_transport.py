@@ -346,10 +346,13 @@ class Transport:
             await self._wake.wait()
             self._wake.clear()
             await self._connected.wait()
-            if self._nats is not None:
-                await self._write_all(self._nats)
+            client = self._nats
+            if client is not None:
+                await self._write_all(client)
             if self._outbox:
                 self._wake.set()
+                if client is not None and not client.is_connected:
+                    self._connected.clear()  # nats-py says so only later: till then this would turn without end
 
     async def _write_all(self, client: NatsClient) -> None:
         outbox = self._outbox
