@@ -94,7 +94,7 @@ class Run:
                 )
         for agent in tables.sessions.agents.values():
             assert agent.queued == len(agent.waiting) + sum(len(lane.legs) for lane in agent.lanes.values())
-        loose = {event_id for agent in tables.sessions.agents.values() for event_id in agent.uncorrelated}
+        loose = {event_id for asked in tables.uncorrelated.open.values() for event_id in asked}
         assert loose == {id for id, m in tables.messages.open.items() if m.envelope.accept_uncorrelated}
         opened = {message.id for message in tables.messages.open.values() if message.verb != "send"}
         named = {item for session in tables.sessions.all() for item in session.open}
@@ -194,3 +194,4 @@ def test_one_outcome_each_slots_counted_and_nothing_left(
     assert not len(run.stage.kernel.groups)
     assert tables.messages.open_bytes == tables.messages.kept_bytes == tables.messages.remembered == 0
     assert len(tables.deadlines) == 0
+    assert not tables.uncorrelated.has_any

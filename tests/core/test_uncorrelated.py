@@ -51,7 +51,7 @@ def test_an_event_of_the_accepted_type_is_the_answer() -> None:
     assert "e1" not in delivered(stage), "an answer is no event beside"
     receipts = [e.body for e in stage.effects if isinstance(e, Answer) and e.reply_to == "_INBOX.sent"]
     assert [isinstance(r, bodies.Receipt) and r.ok for r in receipts] == [True]
-    assert not stage.kernel.tables.sessions.agents["birch"].uncorrelated  # type: ignore[index]
+    assert not stage.kernel.tables.uncorrelated.has_any
 
 
 def test_an_error_on_such_an_event_is_the_outcome_failed() -> None:
@@ -227,6 +227,110 @@ def test_an_event_after_the_end_is_an_event_like_any_other() -> None:
     stage.clear()
     say(stage, elm, "e1")
     assert delivered(stage) == ["e1"]
+
+
+def after_one_that_expired() -> tuple[Stage, str, str]:
+    """r0 has expired in elm's hands, which has a free slot; tokens."""
+    stage = Stage()
+    birch, elm = stage.hello("birch"), stage.hello("elm", concurrency=4)
+    ask(stage, birch, "r0", timeout_s=5.0)
+    stage.pass_time(6)
+    for agent, token in (("birch", birch), ("elm", elm)):
+        stage.say(agent, bodies.Heartbeat(token, seen=9))
+    stage.clear()
+    return stage, birch, elm
+
+
+def test_the_late_answer_to_the_last_request_is_not_taken_for_the_next_one() -> None:
+    stage, birch, elm = after_one_that_expired()
+    ask(stage, birch, "r1")
+    say(stage, elm, "e1")
+    assert not outcomes(stage), "it may be the answer to r0"
+    assert delivered(stage)[-1] == "e1"
+    assert stage.kernel.counters["uncorrelated.ambiguous"] == 1
+    stage.reply("elm", "r1", session=elm)
+    assert outcomes(stage)["r1"].outcome == "reply", "an answer that names it is taken as ever"
+
+
+def test_when_the_late_answer_has_come_the_next_request_is_alone() -> None:
+    stage, birch, elm = after_one_that_expired()
+    say(stage, elm, "e0")
+    assert stage.kernel.counters["uncorrelated.late"] == 1
+    ask(stage, birch, "r1")
+    say(stage, elm, "e1")
+    event = outcomes(stage)["r1"].event
+    assert event is not None
+    assert event.id == "e1"
+
+
+def test_a_late_answer_is_awaited_only_for_so_long() -> None:
+    stage, birch, elm = after_one_that_expired()
+    for _ in range(3):
+        stage.pass_time(10)
+        for agent, token in (("birch", birch), ("elm", elm)):
+            stage.say(agent, bodies.Heartbeat(token, seen=9))
+    assert not stage.kernel.tables.uncorrelated.has_any
+    ask(stage, birch, "r1")
+    say(stage, elm, "e1")
+    assert outcomes(stage)["r1"].outcome == "reply"
+
+
+def test_a_new_session_of_who_asked_does_not_get_the_late_answer_to_the_old_one() -> None:
+    stage, birch, elm = asking(concurrency=4)
+    stage.say("birch", bodies.Bye(birch))
+    ask(stage, stage.hello("birch"), "r2")
+    stage.clear()
+    say(stage, elm, "e1")
+    assert not outcomes(stage)
+
+
+def test_the_second_member_of_a_channel_does_not_answer_the_next_request() -> None:
+    stage = Stage()
+    birch = stage.hello("birch")
+    elm, oak = (stage.hello(name, concurrency=4, channels=["team"]) for name in ("elm", "oak"))
+    ask(stage, birch, "r1", "@team")
+    say(stage, elm, "e1")
+    ask(stage, birch, "r2", "@team")
+    stage.clear()
+    say(stage, oak, "late", "oak")
+    assert not outcomes(stage)
+    say(stage, elm, "e2")
+    event = outcomes(stage)["r2"].event
+    assert event is not None
+    assert event.id == "e2", "elm has answered what it had: its next event is clear"
+
+
+def test_what_was_never_delivered_leaves_no_late_answer_behind() -> None:
+    stage, birch, elm = asking(concurrency=1)
+    ask(stage, birch, "r2", timeout_s=1.0)
+    stage.pass_time(2)
+    say(stage, elm, "e1")
+    assert outcomes(stage)["r1"].outcome == "reply"
+
+
+def test_more_pairs_than_are_remembered_are_refused() -> None:
+    stage = Stage(limits=Limits(late_pairs_max=2))
+    birch = stage.hello("birch")
+    for name in ("elm", "oak", "ash"):
+        stage.hello(name, concurrency=1)
+        ask(stage, birch, f"r-{name}", name, timeout_s=1.0)
+        stage.pass_time(2)
+    assert {i: o.outcome for i, o in outcomes(stage).items()} == {
+        "r-elm": "expired",
+        "r-oak": "expired",
+        "r-ash": "over_limit",
+    }
+
+
+def test_more_patterns_than_are_remembered_become_one_for_all_types() -> None:
+    stage = Stage(limits=Limits(uncorrelated_max=2))
+    birch, elm = stage.hello("birch"), stage.hello("elm", concurrency=9)
+    for n in range(4):
+        ask(stage, birch, f"r{n}", accept_uncorrelated=f"work.{n}", timeout_s=1.0)
+        stage.pass_time(1.1)
+    ask(stage, birch, "last", accept_uncorrelated="work.last")
+    say(stage, elm, "e1", type="work.last")
+    assert "last" not in outcomes(stage)
 
 
 def test_a_later_answer_that_names_the_request_is_a_second_one() -> None:

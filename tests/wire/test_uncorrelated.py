@@ -41,6 +41,19 @@ async def test_an_event_that_could_answer_two_requests_answers_none_and_is_count
     assert (await birch.outcome(ids[0]))["event"]["data"] == "now it is clear"
 
 
+async def test_a_late_event_is_not_the_answer_to_the_next_request(net: Net) -> None:
+    birch, elm = await net.peer("birch"), await net.stranger("elm")
+    first = await birch.request(elm, "review", accept_uncorrelated="review.reply", timeout_s=0.3)
+    assert (await birch.outcome(first))["outcome"] == "expired"
+    second = await birch.request(elm, "review", accept_uncorrelated="review.reply")
+    await elm.send(birch, "review.reply", "to the first")
+    assert (await birch.event())["data"] == "to the first"
+    await net.settled()
+    assert not birch.inbox.left("outcome")
+    await elm.answer_id(second, "named")
+    assert (await birch.outcome(second))["event"]["data"] == "named"
+
+
 async def test_a_request_that_does_not_say_so_is_not_settled_by_an_event(net: Net) -> None:
     birch, elm = await net.peer("birch"), await net.worker("elm")
     request_id = await birch.request(elm, "review")

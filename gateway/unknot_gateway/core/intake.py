@@ -13,7 +13,6 @@ from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, OpenWait, Session
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
-from unknot_gateway.core.uncorrelated import Uncorrelated
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import AgentId, EventId
 from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
@@ -42,7 +41,6 @@ class Intake:
         self._reconcile = reconcile
         self._openwaits = openwaits
         self._suspicious = suspicious
-        self._uncorrelated = Uncorrelated(tables, settle)
         self._memberless: dict[str, dict[EventId, Message]] = {}
         """Requests for channels without any member, which wait for one."""
 
@@ -213,7 +211,7 @@ class Intake:
             error = self._groups.join(message, message.envelope.group, now)
             if error is not None:
                 return error
-        return self._uncorrelated.entered(message)
+        return self._t.uncorrelated.enter(message)
 
     def _target_leg(self, message: Message) -> bodies.Error | None:
         sessions, name = self._t.sessions, AgentId(message.target)
@@ -295,7 +293,7 @@ class Intake:
         """Place *leg*; what a free handler slot can take starts at once (its execution is new: it closes no cycle)."""
         if not leg.message.is_open:
             return
-        if leg.agent.uncorrelated and self._uncorrelated.answers(leg, now):
+        if leg.message.verb == "send" and self._settle.event(leg, now):
             return
         if leg.agent.expects and (expect := self._dispatch.expecting(leg.message, leg)) is not None:
             self._give(leg, expect, now)

@@ -237,6 +237,8 @@ class Kernel:
                 self.detector.judge(str(key), now)
             case "ask again":
                 self.detector.ask_again(str(key), now)
+            case "late":
+                self.tables.uncorrelated.forget(key)  # type: ignore[arg-type]
             case "sweep":
                 self._sweep(now)
             case "group":

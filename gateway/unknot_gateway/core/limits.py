@@ -42,6 +42,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Cached routes (event type -> pools) of one agent; the cache starts anew beyond."""
     uncorrelated_max: int = 256
     """Open requests of one agent that accept answers without their name: each such event looks at all of them."""
+    late_pairs_max: int = 10_000
+    """Agents, by who asked them, whose answer without a name may still come for a request that has ended."""
     expect_search_max: int = 1_000
     """Events of one lane that are searched for the one that an ``expect`` has been opened for."""
     incidents_max: int = 1_024

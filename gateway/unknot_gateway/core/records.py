@@ -120,8 +120,6 @@ class Agent(Struct, eq=False):
     """Events for it while it is absent."""
     queued: int = 0
     expects: "dict[EventId, OpenWait]" = field(default_factory=dict)
-    uncorrelated: "dict[EventId, Message]" = field(default_factory=dict)
-    """Its open requests that an event without their name may answer."""
 
 
 class Leg(Struct, eq=False):

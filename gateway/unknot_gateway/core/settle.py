@@ -5,6 +5,8 @@ Withdraw first: before any other Outcome than an answer's, what is queued is dro
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from unknot_gateway.core import explain
 from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.dispatch import Dispatch
@@ -103,6 +105,23 @@ class Settle:
         self.end(message, kind, now, error=envelope.error, event=event, handled="yes")
         if was_delivered and not runs_on:
             self._dispatch.free(leg, now)
+
+    def event(self, leg: Leg, now: float) -> bool:
+        """Whether the one-way event of *leg* was the answer to a request of its target: then both have ended."""
+        event = leg.message
+        if self._t.is_reconciling or not self._t.uncorrelated.has_any:
+            return False
+        found = self._t.uncorrelated.answered_by(event, leg.agent.id, now)
+        if found is None or isinstance(found, str):
+            if found is not None:
+                self._t.count(f"uncorrelated.{found}")
+            return False
+        self._t.count("uncorrelated.taken")
+        request, held = found
+        envelope = replace(event.envelope, id=event.id, done=False)  # it says nothing of the handler
+        self.answer(request, held, event.source.name, envelope, now, event_type=event.type)
+        self.end(event, "reply", now)
+        return True
 
     def _late(self, fact: ReplySeen, now: float) -> None:
         agent, request_id, reply_to = fact.agent, fact.request_id, fact.reply_to
@@ -265,11 +284,12 @@ class Settle:
         message.is_open = False
         if message.receipt_to is not None:
             self._owed_receipt(message, kind, error)
+        if message.envelope.accept_uncorrelated is not None:
+            for pair, until in self._t.uncorrelated.ended(message, now, self._t.messages.remembered_s):
+                self._t.deadlines.set("late", pair, until)
         freed = self._withdraw(message, kind)
         self._close_edge(message, answered=kind == "reply")
         self._t.messages.remove(message)
-        if message.envelope.accept_uncorrelated is not None:
-            message.source.agent.uncorrelated.pop(message.id, None)
         self._t.deadlines.drop("deadline", message.id)
         tombstone = self._bury(message, kind, now)
         if tombstone.blocks:

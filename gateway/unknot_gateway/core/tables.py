@@ -13,6 +13,7 @@ from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.messages import MessageTable
 from unknot_gateway.core.records import Agent, Session
 from unknot_gateway.core.sessions import SessionTable
+from unknot_gateway.core.uncorrelated import Uncorrelated
 from unknot_gateway.core.waiting import Waiting
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import EventId
@@ -47,6 +48,7 @@ class Tables:
         self.sessions = SessionTable(config.limits)
         self.messages = MessageTable(config.limits)
         self.admission = Admission(config.limits)
+        self.uncorrelated = Uncorrelated(config.limits)
         self.waiting = Waiting(config.limits)
         self.began_at = math.inf
         """When this epoch's first fact came."""
