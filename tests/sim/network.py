@@ -1,23 +1,30 @@
 """NATS in memory, on the virtual clock: what it promises (one connection's order) and everything that it does not.
 
-``Line`` has the interface of the nats-py connection that the client's transport drives; ``GatewayLine`` is the
-shell's Bus. Every way from one connection to one subscription keeps its order; different ways overtake each other.
+``Line`` has the interface of the nats-py connection that the client's transport drives; ``MemoryBus`` is the shell's
+Bus; tests/bus shows that both keep NATS's contract. Every way from one connection to one subscription keeps its order;
+different ways overtake each other.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextvars import Context, copy_context
 from random import Random
+from types import coroutine
 from typing import Any
 
 import nats
 from msgspec import Struct
 
+from tests.sim.virtual import PROCESS, VirtualLoop
 from unknot_gateway.shell.bus import Message
+from unknot_gateway.shell.parsing import Incoming
+from unknot_schemas.ids import matches
 
 QUICK_S = (0.0002, 0.002)
 SLOW_S = (0.05, 1.0)
 MAX_PAYLOAD = 1024 * 1024
+ROUTES_MAX = 10_000
 
 
 class Letter(Struct):
@@ -46,18 +53,46 @@ class Way:
 
 
 class Subscription:
-    """Letters for one subject of one connection. Patterns end in ``.>`` or ``.*``, or are plain."""
+    """Letters for one subject of one connection, handed over one at a time."""
 
     def __init__(self, line: "Connection", subject: str, take: Take) -> None:
         self.line = line
         self.subject = subject
         self.take = take
+        self.context = copy_context()
+        """Its process, which takes the letters."""
         self.ways: dict[str, Way] = {}
         self.closed = False
+        self._behind: deque[Letter] | None = None
+        """What has arrived behind a letter whose taker still waits; None when none does."""
 
     async def unsubscribe(self) -> None:
         """Nothing more comes."""
+        if self.closed:
+            raise nats.errors.BadSubscriptionError
         self.close()
+
+    def arrive(self, letter: Letter) -> None:
+        """Hand *letter* over, behind those before it. Seldom anybody waits: then no task is made."""
+        if self._behind is not None:
+            self._behind.append(letter)
+            return
+        taking = self.take(letter).__await__()
+        try:
+            waited_for = next(taking)
+        except StopIteration:
+            return
+        self._behind = deque()
+        self.line.server.waiting.add(
+            task := self.line.server.loop.create_task(self._wait(taking, waited_for))
+        )
+        task.add_done_callback(self.line.server.waiting.discard)
+
+    async def _wait(self, taking: Generator[Any, None, None], waited_for: Any) -> None:
+        await _go_on(taking, waited_for)
+        while self._behind:
+            await self.take(self._behind.popleft())
+        self._behind = None
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -69,14 +104,24 @@ class Subscription:
 class Server:
     """Routes, delays, loses and repeats. *tap* sees everything that is published."""
 
-    def __init__(self, seed: int, tap: Tap) -> None:
+    def __init__(self, seed: int, loop: VirtualLoop, tap: Tap) -> None:
         self.random = Random(f"network {seed}")
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop
         self.tap = tap
         self.counters: Counter[str] = Counter()
         self.lossy: list[float] = []
         """How likely a letter is lost, repeated or slow: one entry for each fault that is on."""
+        self.unwelcome: dict[str, int] = {}
+        """How many answers to hellos of a process are still to be lost."""
+        self._unwelcome_at: dict[str, str] = {}
+        """The process by the inbox in which it waits for such an answer."""
+        self.waiting: set[asyncio.Task[None]] = set()
+        """Takers that wait."""
         self._subscriptions: dict[str, dict[Subscription, None]] = {}
+        self._routes: dict[str, list[Subscription]] = {}
+        """Who gets what goes to a subject, as long as nobody comes or goes."""
+        self._odd: dict[str, None] = {}
+        """The patterns that are not found by their words: all but those that end in ``.>`` or ``.*``."""
         self._numbers = 0
 
     def number(self) -> int:
@@ -86,44 +131,78 @@ class Server:
 
     def add(self, subscription: Subscription) -> None:
         """From now on it gets what it names."""
+        self._routes.clear()
         self._subscriptions.setdefault(subscription.subject, {})[subscription] = None
+        if _is_odd(subscription.subject):
+            self._odd[subscription.subject] = None
 
     def forget(self, subscription: Subscription) -> None:
         """It gets nothing more."""
+        self._routes.clear()
         named = self._subscriptions.get(subscription.subject, {})
         named.pop(subscription, None)
         if not named:
             self._subscriptions.pop(subscription.subject, None)
+            self._odd.pop(subscription.subject, None)
 
     def publish(self, source: "Connection", letter: Letter) -> None:
         """Bring *letter* to everybody who listens; a question that nobody hears is answered with a 503."""
         self.tap(source.name, letter.subject, letter.data)
         self.counters["letters"] += 1
-        if source.is_cut or (self.lossy and self.random.random() < self.lossy[-1]):
+        if source.is_cut or source.is_mute or (self.lossy and self.random.random() < self.lossy[-1]):
             self.counters["lost"] += 1
             return
-        if not self._bring(source, letter) and letter.reply:
-            self._bring(source, Letter(letter.reply, b"", headers={"Status": "503"}))
+        if self.unwelcome and self._is_unwelcome(source, letter):
+            self.counters["lost welcomes"] += 1
+            return
+        listening = self._listening(letter.subject)
+        if not listening and letter.reply:  # the asker alone is told, at one of its subscriptions
+            letter = Letter(letter.reply, b"", headers={"Status": "503"})
+            listening = [each for each in self._listening(letter.subject) if each.line is source][:1]
+        self._bring(source, letter, listening)
 
-    def _bring(self, source: "Connection", letter: Letter) -> bool:
-        found = False
-        for subscription in self._listening(letter.subject):
-            found = True
-            if subscription.line.is_cut:
+    def _is_unwelcome(self, source: "Connection", letter: Letter) -> bool:
+        if letter.subject.endswith(".hello") and source.process in self.unwelcome:
+            self._unwelcome_at[letter.reply] = source.process
+            return False
+        process = self._unwelcome_at.pop(letter.subject, None)
+        if process is None or process not in self.unwelcome:
+            return False
+        self.unwelcome[process] -= 1
+        if not self.unwelcome[process]:
+            del self.unwelcome[process]
+        return True
+
+    def _bring(self, source: "Connection", letter: Letter, listening: list[Subscription]) -> None:
+        for subscription in listening:
+            if subscription.line.is_cut or subscription.line.is_deaf:
                 self.counters["lost"] += 1
                 continue
             self._enter(source, subscription, letter)
             if self.lossy and self.random.random() < self.lossy[-1]:
                 self.counters["repeated"] += 1
                 self._enter(source, subscription, letter)
-        return found
 
     def _listening(self, subject: str) -> list[Subscription]:
+        found = self._routes.get(subject)
+        if found is None:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            found = self._routes[subject] = self._matching(subject)
+        return found
+
+    def _matching(self, subject: str) -> list[Subscription]:
         patterns = self._subscriptions
         found = [*patterns.get(subject, ()), *patterns.get(f"{subject.rpartition('.')[0]}.*", ())]
-        at = subject.find(".")
+        for odd in self._odd:
+            if matches(odd, subject):
+                found += patterns[odd]
+        if subject.startswith("_"):  # an inbox
+            return found
+        at = subject.find(".", subject.find(".") + 1)  # nobody listens to a whole network
         while at >= 0:
-            found += patterns.get(f"{subject[:at]}.>", ())
+            if named := patterns.get(f"{subject[:at]}.>"):
+                found += named
             at = subject.find(".", at + 1)
         return found
 
@@ -132,15 +211,15 @@ class Server:
         if way is None:
             way = subscription.ways[source.address] = Way()
         way.letters.append(letter)
-        way.at = max(way.at, self.loop.time() + self._delay())
-        self.loop.call_at(way.at, self._arrive, way, subscription)
+        way.at = max(way.at, self.loop.now + self._delay())
+        self.loop.call_at(way.at, self._arrive, way, subscription, context=subscription.context)
 
     def _delay(self) -> float:
         low, high = QUICK_S
         if self.lossy and self.random.random() < 2 * self.lossy[-1]:
             self.counters["slow"] += 1
             low, high = SLOW_S
-        return self.random.uniform(low, high)
+        return low + (high - low) * self.random.random()
 
     def _arrive(self, way: Way, subscription: Subscription) -> None:
         if subscription.line.is_stalled:
@@ -150,7 +229,7 @@ class Server:
         if subscription.closed or subscription.line.is_cut:
             self.counters["lost"] += 1
         else:
-            step(subscription.take(letter))
+            subscription.arrive(letter)
 
     def release(self, line: "Connection") -> None:
         """What was held up on its way to *line* arrives."""
@@ -158,7 +237,25 @@ class Server:
             for way in subscription.ways.values():
                 while way.held_up:
                     way.held_up -= 1
-                    self._arrive(way, subscription)
+                    self.loop.call_soon(self._arrive, way, subscription, context=subscription.context)
+
+
+def _is_odd(subject: str) -> bool:
+    words = subject.split(".")
+    if "*" in words[:-1] or len(words) < 2:
+        return ">" in words or "*" in words
+    return words[-1] == ">" and (subject.startswith("_") or len(words) < 3)
+
+
+@coroutine
+def _go_on(taking: Generator[Any, None, None], waited_for: Any) -> Generator[Any, None, None]:
+    """The rest of a taker that has begun without a task, and waits."""
+    while True:
+        yield waited_for
+        try:
+            waited_for = next(taking)
+        except StopIteration:
+            return
 
 
 def step(call: Awaitable[None]) -> None:
@@ -176,15 +273,20 @@ class Connection:
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
         self.name = name
+        self.process = PROCESS.get()
         self.address = f"{name}/{server.number()}"
         self.subscriptions: list[Subscription] = []
         self.is_cut = False
         """Nothing passes; neither side has noticed."""
+        self.is_deaf = False
+        """Nothing comes; what it sends passes."""
+        self.is_mute = False
+        """Nothing that it sends passes."""
         self.is_stalled = False
         """Nothing passes for a while, nothing is lost."""
         self._stalled: list[Letter] = []
 
-    def listen(self, subject: str, take: Take) -> Subscription:
+    def attach(self, subject: str, take: Take) -> Subscription:
         """Subscribe."""
         subscription = Subscription(self, subject, take)
         self.subscriptions = [each for each in self.subscriptions if not each.closed]
@@ -227,6 +329,7 @@ class Line(Connection):
         self.is_closed = False
         self.max_payload = MAX_PAYLOAD
         self._on_open = on_open
+        self._context: Context
         self._down: Async
         self._up: Async
         self._over: Async
@@ -235,6 +338,7 @@ class Line(Connection):
         """Connect; the name says which agent it is."""
         self.name = options["name"].rpartition(" ")[2]
         self.address = f"{self.name}{self.address}"
+        self._context = copy_context()
         self._down, self._up = options["disconnected_cb"], options["reconnected_cb"]
         self._over = options["closed_cb"]
         await asyncio.sleep(self.server.random.uniform(*QUICK_S))
@@ -243,14 +347,19 @@ class Line(Connection):
 
     async def subscribe(self, subject: str, cb: Take, **limits: int) -> Subscription:
         """As nats-py does."""
-        return self.listen(subject, cb)
+        self._refuse_if_closed()
+        return self.attach(subject, cb)
 
     async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
         """As nats-py does."""
+        self._refuse_if_closed()
+        if len(payload) > self.max_payload:
+            raise nats.errors.MaxPayloadError
         self.say(Letter(subject, payload, reply))
 
     async def flush(self, timeout: float = 10) -> None:
         """As nats-py does: a round trip to the server."""
+        self._refuse_if_closed()
         await asyncio.sleep(2 * self.server.random.uniform(*QUICK_S))
         if self.is_cut or self.is_stalled:
             await asyncio.sleep(timeout)
@@ -264,12 +373,14 @@ class Line(Connection):
                 subscription.close()
             await self._over()
 
+    def _refuse_if_closed(self) -> None:
+        if self.is_closed:
+            raise nats.errors.ConnectionClosedError
+
     def die(self) -> None:
         """The process is dead: nothing leaves any more."""
         self.vanish()
-        if self.is_connected:
-            self.is_connected = False
-            step(self._down())
+        self._go_down()
 
     def cut(self) -> None:
         """The network is gone, silently."""
@@ -277,38 +388,68 @@ class Line(Connection):
 
     def notice(self) -> None:
         """The client has found out: no answer to its ping."""
-        if self.is_cut and self.is_connected and not self.is_closed:
-            self.is_connected = False
-            step(self._down())
+        if self.is_cut and not self.is_closed:
+            self._go_down()
 
     def heal(self) -> None:
         """The network is there again."""
         self.is_cut = False
         if not self.is_connected and not self.is_closed:
             self.is_connected = True
-            step(self._up())
+            self._tell(self._up)
+
+    def _go_down(self) -> None:
+        if self.is_connected:
+            self.is_connected = False
+            self._tell(self._down)
+
+    def _tell(self, callback: Async) -> None:
+        self.server.loop.call_soon(lambda: step(callback()), context=self._context)
 
 
-class GatewayLine(Connection):
-    """The gateway's Bus. While it is frozen the gateway stands still at its next message."""
+class MemoryBus(Connection):
+    """The gateway's Bus."""
 
     max_payload = MAX_PAYLOAD
 
     def __init__(self, server: Server) -> None:
         super().__init__(server, "gateway")
-        self._goes_on = asyncio.Event()
-        self._goes_on.set()
+        self.counters: Counter[str] = Counter()
+        self._closed = False
+
+    async def subscribe(self, subject: str, take: Take) -> None:
+        """As NatsBus."""
+        self.attach(subject, take)
+
+    async def listen(self, subject: str, put: Callable[[Incoming], None]) -> None:
+        """As NatsBus."""
+
+        async def take(letter: Letter) -> None:
+            put(Incoming(letter.subject, letter.reply, letter.data, letter.headers))
+
+        self.attach(subject, take)
 
     async def publish(self, messages: Iterable[Message]) -> None:
         """Send them in order."""
-        await self._goes_on.wait()
         for message in messages:
-            self.say(Letter(message.subject, message.payload, message.reply))
+            if self._closed or len(message.payload) > self.max_payload:
+                self.counters["unsent"] += 1
+            else:
+                self.say(Letter(message.subject, message.payload, message.reply))
 
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        self._goes_on.clear()
+    async def barrier(self) -> None:
+        """As NatsBus: a round trip to the server."""
+        await asyncio.sleep(2 * QUICK_S[1])
 
-    def thaw(self) -> None:
-        """SIGCONT."""
-        self._goes_on.set()
+    async def stop_intake(self) -> None:
+        """As NatsBus: what is on its way is still handed over."""
+        for subscription in self.subscriptions:
+            self.server.forget(subscription)
+        while any(way.letters for each in self.subscriptions for way in each.ways.values()):
+            await self.barrier()
+
+    async def close(self) -> None:
+        """As NatsBus: what was published still leaves."""
+        self._closed = True
+        for subscription in self.subscriptions:
+            subscription.close()

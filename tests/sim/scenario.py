@@ -4,7 +4,7 @@ A plan travels in the data of its request, so a scenario says all; it is JSON, a
 """
 
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -13,8 +13,22 @@ Op = Literal[
     "sleep", "ask", "all", "any", "quorum", "gather", "tasks", "race",
     "background", "give_up", "later", "send", "reply", "defer", "raise",
 ]  # fmt: skip
-FaultKind = Literal["loss", "cut", "stall", "blackout", "crash", "leave", "restart", "freeze"]
-"""blackout: the NATS server is gone for a while. leave: an agent says bye, its next life comes later."""
+FaultKind = Literal[
+    "loss", "cut", "deaf", "mute", "stall", "blackout",
+    "crash", "leave", "replace", "pause", "restart", "freeze",
+]  # fmt: skip
+"""What breaks for a while.
+
+loss: letters are lost, repeated, late. cut: one process has no network; deaf, mute: in one direction; stall: what it
+sends and gets is held up. blackout: the NATS server is gone.
+
+crash: a process is killed; its next life comes later, and ``welcomes`` answers to its hello are lost. leave: it says
+bye and drains. replace: its next life comes while it is still there: it is replaced (``identity``), or leaves when the
+other one is there. pause: it is stopped, as by SIGSTOP.
+
+restart: the gateway is killed; the next one comes later, and ``welcomes`` answers to everybody are lost. freeze: it is
+stopped.
+"""
 Policy = Literal["fail_all", "refuse", "shadow"]
 
 
@@ -39,13 +53,23 @@ class Step(Struct, omit_defaults=True):
 
 
 class Team(Struct, omit_defaults=True):
-    """One agent with handlers: slots of its pool, of its second pool for ``heavy``, whether it is in the channel."""
+    """One agent with handlers: slots of its pool, of its second pool for ``heavy``, whether it is in the channel.
+
+    *instances*: processes, each with a session of its own. *identity*: what their hellos say of them.
+    """
 
     name: str
     slots: int
     heavy: int = 0
     channel: bool = False
     main_runs: bool = True
+    instances: int = 1
+    identity: Literal["", "instance", "exclusive"] = ""
+
+    @property
+    def keys(self) -> list[str]:
+        """A name for each process."""
+        return [self.name, *(f"{self.name}-{number}" for number in range(1, self.instances))]
 
 
 class Item(Struct, omit_defaults=True):
@@ -58,6 +82,7 @@ class Item(Struct, omit_defaults=True):
     who: str = ""
     s: float = 0.0
     p: float = 0.0
+    welcomes: int = 0
 
 
 class Scenario(Struct, omit_defaults=True):
@@ -97,9 +122,9 @@ class Size(Struct, frozen=True):
 SMALL = Size(agents=5, jobs_per_min=150, seconds=10, faults_per_min=20)
 SOAK = Size(
     agents=50,
-    jobs_per_min=40,
-    seconds=3_000,
-    faults_per_min=0.5,
+    jobs_per_min=18,
+    seconds=600,
+    faults_per_min=1.0,
     heartbeat_s=10.0,
     session_loss_s=30.0,
     depth=4,
@@ -111,9 +136,10 @@ SHORT_S = (0.3, 1.0, 2.5)
 FAULTS: dict[str, tuple[FaultKind, ...]] = {
     "calm": (),
     "lossy": ("loss", "stall"),
-    "cut": ("cut", "stall", "loss", "blackout"),
-    "crash": ("crash", "leave", "restart", "freeze"),
-    "all": ("loss", "cut", "stall", "blackout", "crash", "leave", "restart", "freeze"),
+    "cut": ("cut", "deaf", "mute", "stall", "loss", "blackout"),
+    "crash": ("crash", "leave", "replace", "restart"),
+    "stopped": ("pause", "freeze", "restart"),
+    "all": get_args(FaultKind),
 }
 
 
@@ -149,12 +175,15 @@ class _Maker:
 
     def _team(self, number: int) -> Team:
         draw = self.random
+        instances = draw.choice((1, 1, 1, 1, 1, 1, 2, 3))
         return Team(
             name=f"a{number}",
-            slots=draw.choice((1, 1, 1, 2, 2, 3, 4)),
+            slots=draw.choice((1, 1, 1, 2, 2, 3, 4)) if instances == 1 else draw.choice((1, 1, 2)),
             heavy=draw.choice((0, 0, 1)),
             channel=number % 3 == 0,
             main_runs=draw.random() < 0.5,
+            instances=instances,
+            identity=draw.choice(("", "instance", "exclusive" if instances == 1 else "")),
         )
 
     def _at(self) -> float:
@@ -180,18 +209,26 @@ class _Maker:
 
     def _fault(self, kind: FaultKind) -> Item:
         draw, loss_s = self.random, self.size.session_loss_s
-        who = draw.choice([team.name for team in self.teams] + self.scripts + self.drivers[:1])
+        keys = [key for team in self.teams for key in team.keys]
+        who = draw.choice(keys if kind == "replace" else keys + self.scripts + self.drivers[:1])
+        long_s = 1.5 * loss_s
         s = {
             "loss": draw.uniform(0.5, 3.0),
-            "cut": draw.choice((0.5, 2.0, 4.0, 1.5 * loss_s)),
+            "cut": draw.choice((0.5, 2.0, 4.0, long_s)),
+            "deaf": draw.choice((0.5, 2.0, long_s)),
+            "mute": draw.choice((0.5, 2.0, long_s)),
             "stall": draw.uniform(0.2, 3.0),
             "blackout": draw.choice((0.3, 1.0, 4.0)),
             "crash": draw.uniform(0.1, 3.0),
             "leave": draw.uniform(0.1, 3.0),
+            "replace": draw.uniform(0.1, 3.0),
+            "pause": draw.choice((0.5, 3.0, long_s)),
             "restart": draw.uniform(0.05, 1.5),
-            "freeze": draw.uniform(0.2, 3.0),
+            "freeze": draw.choice((0.2, 1.0, 3.0, long_s)),
         }[kind]
-        return Item(at=self._at(), fault=kind, who=who, s=round(s, 3), p=draw.choice((0.01, 0.05, 0.2)))
+        p = draw.choice((0.01, 0.05, 0.2))
+        welcomes = draw.choice((0, 0, 1, 2)) if kind in ("crash", "restart") else 0
+        return Item(at=self._at(), fault=kind, who=who, s=round(s, 3), p=p, welcomes=welcomes)
 
     # -- plans
 

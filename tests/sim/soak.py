@@ -1,11 +1,12 @@
-"""Many runs in several processes, and their figures together."""
+"""Many runs in several processes, their figures together, and a log from which a long soak goes on."""
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from math import ceil
+from pathlib import Path
 
 import msgspec
 
@@ -42,24 +43,69 @@ class Figures(msgspec.Struct):
         )
 
 
+class Line(msgspec.Struct):
+    """One run in the log of a soak."""
+
+    seed: int
+    report: Report
+
+
 def soak_size(agents: int, seconds: float) -> Size:
     """A long run."""
     return msgspec.structs.replace(SOAK, agents=agents, seconds=seconds)
 
 
-def run_seeds(seeds: range, size: Size, jobs: int | None = None) -> Iterator[tuple[int, Report]]:
-    """The report of each seed, in order, from *jobs* processes (None: one for each core)."""
+def run_seeds(seeds: Iterable[int], size: Size, jobs: int | None = None) -> Iterator[tuple[int, Report]]:
+    """The report of each seed, in order, from *jobs* processes (None: one for each core; 1: this one)."""
+    seeds = list(seeds)
+    if jobs == 1:
+        yield from ((seed, _one(seed, size=size)) for seed in seeds)
+        return
     with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
         yield from zip(seeds, pool.map(partial(_one, size=size), seeds), strict=True)
 
 
-def soak(minutes: float, agents: int, run_min: float, first: int = 0, jobs: int | None = None) -> Figures:
-    """*minutes* of simulated time, in runs of *run_min* minutes."""
+def soak(
+    minutes: float,
+    agents: int,
+    run_min: float,
+    first: int = 0,
+    jobs: int | None = None,
+    log: Path | None = None,
+) -> Iterator[Figures]:
+    """*minutes* of simulated time, in runs of *run_min* minutes: the figures so far, after each run.
+
+    *log*: where each run is written down. What has passed there is not run again, what has failed is.
+    """
+    done = {seed: report for seed, report in _logged(log).items() if not report.violations}
     figures = Figures()
     seeds = range(first, first + ceil(minutes / run_min))
-    for seed, report in run_seeds(seeds, soak_size(agents, run_min * 60), jobs):
+    for seed in seeds:
+        if seed in done:
+            figures.add(seed, done[seed])
+    left = [seed for seed in seeds if seed not in done]
+    for seed, report in run_seeds(left, soak_size(agents, run_min * 60), jobs):
         figures.add(seed, report)
-    return figures
+        if log is not None:
+            with log.open("ab") as file:
+                file.write(b"\n" + msgspec.json.encode(Line(seed, report)))
+        yield figures
+    if not left:
+        yield figures
+
+
+def _logged(log: Path | None) -> dict[int, Report]:
+    """What a log says of each seed, the last word counts. A line that was cut off says nothing."""
+    found: dict[int, Report] = {}
+    if log is None or not log.exists():
+        return found
+    for text in log.read_bytes().splitlines():
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except msgspec.DecodeError:
+            continue
+        found[line.seed] = line.report
+    return found
 
 
 def _one(seed: int, size: Size) -> Report:

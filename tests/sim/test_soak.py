@@ -1,4 +1,6 @@
-"""10 000 simulated minutes with 50 agents: 0 violations."""
+"""10 000 simulated minutes with 50 agents: 0 violations. And how a soak goes on where it was stopped."""
+
+from pathlib import Path
 
 import pytest
 
@@ -6,14 +8,25 @@ from tests.sim.soak import soak
 
 MINUTES = 10_000
 AGENTS = 50
-RUN_MIN = 50.0
+RUN_MIN = 10.0
 
 
 @pytest.mark.soak
 @pytest.mark.once
 @pytest.mark.timeout(6 * 3600)
 def test_ten_thousand_minutes_without_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = soak(MINUTES, AGENTS, RUN_MIN)
+    *_, figures = soak(MINUTES, AGENTS, RUN_MIN)
     with capsys.disabled():
         print(f"\n{figures}")  # noqa: T201  its figures are what this test is for
     assert not figures.failed
+
+
+@pytest.mark.once
+def test_a_soak_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    log = tmp_path / "soak.log"
+    first = next(iter(soak(1.0, 5, 0.2, jobs=1, log=log)))
+    assert first.seeds == 1
+    log.write_bytes(log.read_bytes() + b'{"seed": 1, "rep')  # killed while it wrote
+    *_, stopped = soak(1.0, 5, 0.2, jobs=1, log=log)
+    *_, whole = soak(1.0, 5, 0.2, jobs=1)
+    assert (stopped.seeds, stopped.counts) == (whole.seeds, whole.counts) == (5, whole.counts)

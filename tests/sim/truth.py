@@ -10,11 +10,25 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field, json
 
-from unknot import Event, WaitFailed
+from unknot import (
+    Cancelled,
+    DeadlockDetected,
+    Event,
+    HandlerFailed,
+    ResponderLost,
+    Unreachable,
+    WaitExpired,
+    WaitFailed,
+)
 from unknot_schemas import bodies
+from unknot_schemas import errors as codes
 
 MISSED_S = 3.0
 """A set that is stuck for longer, with nothing broken meanwhile, and untold, was missed."""
+LOST_S = 2.0
+"""An answer given so long ago, with nothing broken meanwhile, that still has not arrived, was lost."""
+NOBODYS_FAULT = (Unreachable, ResponderLost, Cancelled)
+"""How no wait fails where nothing breaks."""
 IDS_MAX = 20_000
 INCIDENTS_MAX = 1_000
 
@@ -22,15 +36,23 @@ INCIDENTS_MAX = 1_000
 class Living(Protocol):
     """One life of one process, as far as truth needs it."""
 
+    key: str
     name: str
     alive: bool
     channel: bool
+    doubtful_until: float
+    """Until then the gateway may take its session for lost, and rightly."""
     main: "Node | None"
     """Who reads the events, where a script's own loop does."""
 
     @property
     def leaving(self) -> bool:
         """Whether it was asked to leave: it is no member of a channel any more."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the gateway has welcomed it."""
         ...
 
     def pool_of(self, event_type: str) -> str:
@@ -76,6 +98,9 @@ class Request(Struct, eq=False):
     executions: list[Execution] = field(default_factory=list)
     members: list[str] | None = None
     """Of a channel, when it was sent: who joins later does not get it."""
+    answered_at: float = 0.0
+    idle_since: float | None = None
+    """Since when it could have begun."""
     answered: bool | None = None
     """True when its answer was given, False when its handler has failed; of a channel's: the first one's."""
     settled: bool | None = None
@@ -100,9 +125,13 @@ class Children(Struct, eq=False):
     nodes: list[Node]
 
 
+class _Numbered(Struct):
+    nonce: str = ""
+
+
 class _Envelope(Struct):
     id: str
-    data: Any = None
+    data: _Numbered
 
 
 class _WaitOpen(Struct):
@@ -130,14 +159,23 @@ class Truth:
         self.figures: Counter[str] = Counter()
         self.lives: dict[str, list[Living]] = {}
         self.requests: dict[str, Request] = {}
-        self.ran: dict[str, Living] = {}
-        """Who has handled each request, by nonce and agent."""
+        self.plans: dict[str, Any] = {}
+        """What the handlers of each request do, by nonce."""
+        self.is_calm = False
+        """Whether nothing breaks in this run."""
+        self.quiet_since = 0.0
+        """Since then nothing has been broken, and all has settled; inf while a fault is on."""
+        self.ran: dict[str, tuple[Living, str, bool]] = {}
+        """By nonce and agent: who has handled it, in which session, and whether it was marked as a copy."""
+        self._lives = 0
         self._nodes: dict[Node, None] = {}
         self._executions: dict[str, list[Execution]] = {}
         self._nonces: dict[str, str] = {}
         """By id of request or wait; kept longer than the wait: a verdict may come when it has been given up."""
         self._stuck_at: dict[str, list[set[str]]] = {}
         """Nonces of the waits of all who were stuck at each instant at which an incident's members were asked."""
+        self._outcomes: dict[str, tuple[int, str, str, bytes]] = {}
+        """How each request has ended, by its id: epoch, outcome, id and data of the answer."""
 
     def accuse(self, what: str) -> None:
         """Something is wrong."""
@@ -145,9 +183,11 @@ class Truth:
 
     # -- what handlers tell
 
-    def born(self, life: Living) -> None:
-        """A process has begun."""
+    def born(self, life: Living) -> str:
+        """A process has begun; its name, which no other has."""
         self.lives.setdefault(life.name, []).append(life)
+        self._lives += 1
+        return f"{life.key}#{self._lives}"
 
     def gone(self, life: Living) -> None:
         """A process has ended; nothing of it waits any more."""
@@ -189,14 +229,27 @@ class Truth:
         if life.main is None and not beside and len(self._holders(life, pool)) > life.slots(pool):
             self.figures["slots exceeded"] += 1
             self.accuse(f"{life.name} handles more at a time than it has slots: {nonce}")
-        key = f"{nonce} {life.name}"
-        first = self.ran.get(key)
-        self.ran[key] = life
-        if first is not None and not first.alive and event.is_redelivered:
-            self.figures["handled again after a crash, and told so"] += 1
-        elif first is not None:
-            self.accuse(f"handled twice: {nonce} by {life.name}")
+        self._began(life, f"{nonce} {life.key if beside else life.name}", event)
         return execution
+
+    def _began(self, life: Living, key: str, event: Event) -> None:
+        """Nothing runs twice in one session; in another one only where nobody can know, and marked so.
+
+        (What is for a whole channel runs in every session of its members.)
+        """
+        first = self.ran.get(key)
+        self.ran[key] = (life, life.token(), event.is_redelivered)
+        if first is None:
+            return
+        other, token, was_told = first
+        if token == life.token():
+            self.accuse(f"handled twice in one session: {key} in {life.key}")
+        elif not event.is_redelivered and not was_told:
+            self.accuse(f"handled twice, silently: {key} in {life.key}")
+        elif other.alive and max(other.doubtful_until, life.doubtful_until) <= self.clock():
+            self.accuse(f"handled twice: {key} in {life.key}, and before in {other.key}, which lives")
+        else:
+            self.figures["handled again when nobody could know, and told so"] += 1
 
     def end(self, execution: Execution) -> None:
         """A handler has returned."""
@@ -209,7 +262,14 @@ class Truth:
         """Its answer was given."""
         request = self.requests.get(nonce)
         if request is not None and request.answered is None:
-            request.answered = not failed
+            request.answered, request.answered_at = not failed, self.clock()
+
+    def unanswered(self, nonce: str) -> None:
+        """Its answer could not be given: the session that it came to is over."""
+        self.figures["answers nobody wanted"] += 1
+        request = self.requests.get(nonce)
+        if request is not None:
+            request.answered = None
 
     def replied(self, request: Request, answer: Any) -> None:
         """Its answer has arrived."""
@@ -233,6 +293,25 @@ class Truth:
         """A wait has failed, as its waiter sees it."""
         self.figures[f"failed {type(why).__name__}"] += 1
 
+    def judge(self, why: WaitFailed, wait: "Waits | Children | None") -> None:
+        """Accuse whoever lets a wait fail without a reason, or after its answers were given."""
+        assert isinstance(wait, Waits)
+        who = wait.requests[0].nonce
+        if isinstance(why, HandlerFailed):
+            if why.code == codes.HANDLER_FAILED and all(each.answered is not False for each in wait.requests):
+                self.accuse(f"{who}: no handler has failed, but {why!r}")
+            return
+        if isinstance(why, DeadlockDetected):
+            return
+        if self.is_calm and isinstance(why, NOBODYS_FAULT):
+            self.accuse(f"{who}: {why!r}, though nothing has broken")
+        given = sorted(each.answered_at for each in wait.requests if each.answered)
+        if len(given) < wait.need or not isinstance(why, (WaitExpired, *NOBODYS_FAULT)):
+            return
+        late_s = self.clock() - max(given[wait.need - 1], self.quiet_since)
+        if late_s > LOST_S:
+            self.accuse(f"{who}: an answer was given {late_s:.1f} s ago and is lost: {why!r}")
+
     # -- what is seen on the wire
 
     def sent(self, verb: str, payload: bytes) -> None:
@@ -242,7 +321,7 @@ class Truth:
             nonce, id = self._nonces.get(body.on[0].id, ""), body.id
         else:
             envelope = _envelope(payload)
-            nonce, id = envelope.data["nonce"], envelope.id
+            nonce, id = envelope.data.nonce, envelope.id
         request = self.requests.get(nonce)
         if request is not None:
             if request.target.startswith("@") and verb != "wait.open":
@@ -265,9 +344,27 @@ class Truth:
         """The gateway says how a request has ended."""
         outcome = _outcome(payload)
         self.figures[f"outcome {outcome.outcome}"] += 1
+        self._compare(outcome)
         request = self.requests.get(self._nonces.get(outcome.request_id, ""))
         if request is not None:
             request.settled = outcome.outcome == "reply"
+
+    def _compare(self, outcome: bodies.Outcome) -> None:
+        """One gateway says one thing of one request, however often it repeats it."""
+        event = outcome.event
+        said = (
+            outcome.epoch,
+            outcome.outcome,
+            event.id if event is not None else "",
+            bytes(event.data) if event is not None else b"",
+        )
+        before = self._outcomes.setdefault(outcome.request_id, said)
+        if before[0] != said[0]:
+            self._outcomes[outcome.request_id] = said
+        elif before != said and (outcome.error is None or outcome.error.code != codes.OUTCOME_FORGOTTEN):
+            self.accuse(f"two outcomes of {outcome.request_id}: {before} and {said}")
+        if len(self._outcomes) > IDS_MAX:
+            del self._outcomes[next(iter(self._outcomes))]
 
     def told(self, payload: bytes) -> None:
         """A verdict: all its members must have been stuck together, at an instant after the suspicion."""
@@ -282,7 +379,7 @@ class Truth:
 
     # -- what follows
 
-    def look(self, quiet_since: float) -> None:
+    def look(self) -> None:
         """Accuse whoever has been stuck for too long since all was quiet, and not only behind who just got stuck."""
         now = self.clock()
         stuck = self.stuck()
@@ -291,50 +388,58 @@ class Truth:
                 node.since = None
             elif node.since is None:
                 node.since = now
-        old = {node for node in stuck if now - max(node.since or now, quiet_since) > MISSED_S}
+        old = {node for node in stuck if now - max(node.since or now, self.quiet_since) > MISSED_S}
         missed = self.stuck(old) if old else old
         for node in [node for node in self._nodes if node in missed]:
             node.since = float("inf")  # once
-            self.accuse(f"missed: {node.life.name} is stuck behind {_text(node.wait)}")
+            self.accuse(f"missed: {node.life.key} is stuck behind {_text(node.wait)}")
 
-    def stuck(self, among: set[Node] | None = None) -> set[Node]:
-        """All (*among* these, the others being able to go on) who cannot go on even if everybody else finishes."""
+    def look_at_deliveries(self) -> None:
+        """Accuse the gateway of a request that has begun nowhere, though its agent has had free slots since long."""
+        now = self.clock()
+        for node in self._nodes:
+            for request in node.wait.requests if isinstance(node.wait, Waits) else ():
+                if request.ended is not None or request.executions or not self._could_begin(request):
+                    request.idle_since = None
+                elif request.idle_since is None:
+                    request.idle_since = now
+                elif now - max(request.idle_since, self.quiet_since) > MISSED_S:
+                    request.idle_since = float("inf")  # once
+                    self.accuse(f"{request.nonce} is not delivered, though {request.target} has free slots")
+
+    def _could_begin(self, request: Request) -> bool:
+        lives = self.lives.get(request.target, [])
+        free = [
+            life
+            for life in lives
+            if life.main is None
+            and len(self._holders(life, pool := life.pool_of(request.type))) < life.slots(pool)
+        ]
+        return bool(free) and all(_is_sure(life, self.clock()) for life in lives)
+
+    def stuck(self, among: set[Node] | None = None, *, as_known: bool = False) -> set[Node]:
+        """All (*among* these, the others being able to go on) who cannot go on even if everybody else finishes.
+
+        *as_known*: a process that the gateway may take for lost helps nobody who has another one.
+        """
         waiting = [n for n in self._nodes if n.wait is not None and (among is None or n in among)]
         able = set(self._nodes).difference(waiting)
-        while True:
-            left = [node for node in waiting if not self._can(node, able)]
+        view = _View(self, able, as_known)
+        while waiting:
+            left = [node for node in waiting if not view.can_go_on(node.wait)]
             if len(left) == len(waiting):
-                return set(left)
+                break
             able.update(set(waiting).difference(left))
             waiting = left
+        return set(waiting)
 
     def _stuck_nonces(self) -> set[str]:
         return {
             request.nonce
-            for node in self.stuck()
+            for node in self.stuck(as_known=True)
             if isinstance(node.wait, Waits)
             for request in node.wait.requests
         }
-
-    def _can(self, node: Node, able: set[Node]) -> bool:
-        wait = node.wait
-        if isinstance(wait, Children):
-            return all(child.is_over or child in able for child in wait.nodes)
-        assert wait is not None
-        spent = sum(request.ended is False for request in wait.requests)
-        if len(wait.requests) - spent < wait.need:
-            return True
-        return sum(self._ends(request, able) for request in wait.requests) >= wait.need
-
-    def _ends(self, request: Request, able: set[Node]) -> bool:
-        if request.ended is not None:
-            return request.ended
-        return any(self._answers(request, name, able) for name in self._targets(request))
-
-    def _targets(self, request: Request) -> list[str]:
-        if not request.target.startswith("@"):
-            return [request.target]
-        return self._members(request) if request.members is None else request.members
 
     def _members(self, request: Request) -> list[str]:
         return [
@@ -343,20 +448,6 @@ class Truth:
             if name != request.source and any(life.channel and not life.leaving for life in lives)
         ]
 
-    def _answers(self, request: Request, name: str, able: set[Node]) -> bool:
-        begun = [each for each in request.executions if each.life.name == name and each.life.alive]
-        if begun:
-            return any(each.returned or each.node in able for each in begun)
-        lives = self.lives.get(name)
-        return not lives or any(self._has_slot(life, request.type, able) for life in lives)
-
-    def _has_slot(self, life: Living, event_type: str, able: set[Node]) -> bool:
-        if life.main is not None:
-            return life.main in able
-        pool = life.pool_of(event_type)
-        kept = sum(each.node not in able for each in self._holders(life, pool))
-        return kept < life.slots(pool)
-
     def _holders(self, life: Living, pool: str) -> list[Execution]:
         token = life.token()
         return [
@@ -364,6 +455,60 @@ class Truth:
             for each in self._executions.get(life.name, ())
             if each.life is life and each.pool == pool and each.token == token
         ]
+
+
+class _View:
+    """Who can go on, as long as *able* can."""
+
+    def __init__(self, truth: Truth, able: set[Node], as_known: bool) -> None:
+        self._truth = truth
+        self._able = able
+        self._as_known = as_known
+        self._now = truth.clock()
+
+    def can_go_on(self, wait: Waits | Children | None) -> bool:
+        """Whether enough of what it waits for can come true."""
+        if isinstance(wait, Children):
+            return all(child.is_over or child in self._able for child in wait.nodes)
+        assert wait is not None
+        spent = sum(request.ended is False for request in wait.requests)
+        if len(wait.requests) - spent < wait.need:
+            return True
+        return sum(self._ends(request) for request in wait.requests) >= wait.need
+
+    def _ends(self, request: Request) -> bool:
+        if request.ended is not None:
+            return request.ended
+        if not request.target.startswith("@"):
+            return self._answers(request, request.target, self._truth.lives.get(request.target, []))
+        names = self._truth._members(request) if request.members is None else request.members
+        lives = {name: self._truth.lives.get(name, []) for name in names}
+        sure = {name: some for name, all_ in lives.items() if (some := self._sure(all_))}
+        enough = any if sure or not self._as_known else all
+        return enough(self._answers(request, name, each) for name, each in (sure or lives).items())
+
+    def _sure(self, lives: list[Living]) -> list[Living]:
+        """Those of them that the gateway counts on, without any doubt."""
+        return [life for life in lives if not self._as_known or _is_sure(life, self._now)]
+
+    def _answers(self, request: Request, name: str, lives: list[Living]) -> bool:
+        begun = [each for each in request.executions if each.life.name == name and each.life.alive]
+        if begun:
+            return any(each.returned or each.node in self._able for each in begun)
+        sure = self._sure(lives)
+        enough = any if sure else all  # the gateway counts on one of them, on whichever
+        return not lives or enough(self._has_slot(life, request.type) for life in sure or lives)
+
+    def _has_slot(self, life: Living, event_type: str) -> bool:
+        if life.main is not None:
+            return life.main in self._able
+        pool = life.pool_of(event_type)
+        kept = sum(each.node not in self._able for each in self._truth._holders(life, pool))
+        return kept < life.slots(pool)
+
+
+def _is_sure(life: Living, now: float) -> bool:
+    return life.is_known and not life.leaving and life.doubtful_until <= now
 
 
 def _text(wait: Waits | Children | None) -> str:

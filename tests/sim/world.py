@@ -5,34 +5,35 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from contextvars import copy_context
 from hashlib import blake2b
 from typing import cast
 
 from msgspec import Struct
-from nats.aio.msg import Msg
 
-from tests.sim.actors import DRAIN_S, DriverLife, Life, ScriptLife, TeamLife
-from tests.sim.network import GatewayLine, Letter, Line, Server
+from tests.sim.faults import Faults
+from tests.sim.lives import DriverLife, Life, ScriptLife, TeamLife
+from tests.sim.network import Letter, Line, MemoryBus, Server
 from tests.sim.scenario import Item, Scenario
 from tests.sim.truth import Truth
-from tests.sim.virtual import NothingLeft, VirtualLoop, virtual_loop
+from tests.sim.virtual import PROCESS, NothingLeft, VirtualLoop, virtual_loop
 from unknot import _transport
 from unknot_gateway.core.facts import TimePassed
 from unknot_gateway.core.kernel import Kernel, KernelConfig
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.loop import Owner
+from unknot_gateway.shell.parsing import Incoming
 from unknot_schemas.subjects import Subjects
 
-LOOK_S = 0.25
+LOOK_S = 0.5
 QUIET_MAX_S = 200.0
 """Everything that was begun has ended by then: no timeout and no sleep is longer."""
 FORGOTTEN_S = 4_000.0
 """After that nobody needs to remember anything."""
-NOTICED_S = 2.5
-"""How long a client takes to find out that the network is gone."""
 NETWORK = "default"
+REPLACED = "has taken the place of this one"
+"""What a client rightly logs as an error."""
 
 
 class Report(Struct):
@@ -66,21 +67,22 @@ def play(scenario: Scenario) -> Report:
 
 
 class Gateway:
-    """One life of the gateway."""
+    """One life of the gateway. It begins in a context of its own: its process."""
 
     def __init__(self, server: Server, scenario: Scenario, epoch: int) -> None:
+        PROCESS.set(f"gateway#{epoch}")
         subjects = Subjects(NETWORK)
         clock = server.loop.time
         config = KernelConfig(policy=scenario.policy, session_loss_s=scenario.session_loss_s)
-        self.line = GatewayLine(server)
+        self.line = MemoryBus(server)
         self.kernel = Kernel(NETWORK, epoch, config)
         egress = Egress(subjects, self.line.max_payload, clock)
         self.owner = Owner(self.kernel, Ingress(subjects), egress, self.line, clock)
-        self.line.listen(subjects.inbound, self._take)
+        self.line.attach(subjects.inbound, self._take)
         self.task = server.loop.create_task(self.owner.run(), name=f"gateway {epoch}")
 
     async def _take(self, letter: Letter) -> None:
-        await self.owner.take(cast(Msg, letter))  # all that it reads of a message
+        await self.owner.take(cast(Incoming, letter))  # all that it reads of a message
 
     def die(self) -> None:
         """kill -9."""
@@ -91,33 +93,37 @@ class Gateway:
 class World:
     """One run."""
 
+    named = TeamLife
+    """Who may have an identity."""
+
     def __init__(self, scenario: Scenario, loop: VirtualLoop) -> None:
         self.scenario = scenario
         self.loop = loop
         self.truth = Truth(loop.time)
+        self.truth.is_calm = scenario.is_calm
         self.digest = blake2b(digest_size=16)
         self.simulated_s = 0.0
-        self.server: Server
+        self.server = Server(scenario.seed, loop, self.tap)
         self.gateway: Gateway
+        self.is_gateway_up = False
         self.lives: dict[str, Life] = {}
+        """The newest life of each process of the scenario."""
+        self.elders: list[Life] = []
+        """Lives that have been replaced, or leave as soon as the next one is there."""
         self.lines: dict[str, Line] = {}
+        """By process."""
         self.owners: list[Owner] = []
+        self.faults = Faults(self)
         self._epoch = 0
-        self._gateway_is_up = False
-        self._repairs = 0
-        """Faults that are on."""
-        self._quiet_since = 0.0
         loop.set_exception_handler(self._failed)
 
     async def play(self) -> None:
         """From the first hello to the last table."""
-        self.server = Server(self.scenario.seed, self.tap)
         began = self.loop.time()
-        self._start_gateway()
-        for team in self.scenario.teams:
-            self._begin_life(team.name)
-        for name in (*self.scenario.scripts, *self.scenario.drivers):
-            self._begin_life(name)
+        self.start_gateway()
+        teams = [key for team in self.scenario.teams for key in team.keys]
+        for key in (*teams, *self.scenario.scripts, *self.scenario.drivers):
+            self.begin_life(key)
         for number, item in enumerate(self.scenario.items):
             self.loop.call_at(began + item.at, self._begin, number, item)
         looking = self.loop.create_task(self._look())
@@ -132,138 +138,65 @@ class World:
 
     def opened(self, line: Line) -> None:
         """A client has connected."""
-        self.lines[line.name] = line
+        self.lines[line.process] = line
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         self.truth.accuse(f"{context['message']}: {context.get('exception')!r}")
 
     # -- who is there
 
-    def _start_gateway(self) -> None:
+    def start_gateway(self) -> None:
+        """A gateway begins: a new epoch."""
         self._epoch += 1
-        self.gateway = Gateway(self.server, self.scenario, self._epoch)
+        self.gateway = copy_context().run(Gateway, self.server, self.scenario, self._epoch)
         self.owners.append(self.gateway.owner)
-        self._gateway_is_up = True
+        self.is_gateway_up = True
 
-    def _begin_life(self, name: str) -> None:
+    def kill_gateway(self) -> None:
+        """kill -9."""
+        self.is_gateway_up = False
+        self.loop.go_on(self.gateway.line.process)
+        self.gateway.die()
+        self.truth.gateway_lost()
+
+    def begin_life(self, key: str, welcomes: int = 0) -> None:
+        """A process begins, of whose hellos the first *welcomes* answers are lost."""
         beat_s = self.scenario.heartbeat_s
-        team = next((team for team in self.scenario.teams if team.name == name), None)
+        team = next((team for team in self.scenario.teams if key in team.keys), None)
         if team is not None:
-            self.lives[name] = TeamLife(team, self.truth, beat_s)
-        elif name in self.scenario.scripts:
-            self.lives[name] = ScriptLife(name, self.truth, beat_s)
+            life: Life = TeamLife(key, team, self.truth, beat_s)
+        elif key in self.scenario.scripts:
+            life = ScriptLife(key, self.truth, beat_s)
         else:
-            self.lives[name] = DriverLife(name, self.truth, beat_s)
+            life = DriverLife(key, self.truth, beat_s)
+        self.lives[key] = life
+        life.on_end = self.faults.ended
+        if welcomes:
+            self.server.unwelcome[life.process] = welcomes
+
+    def kill(self, life: Life) -> None:
+        """kill -9."""
+        line = self.lines.pop(life.process, None)
+        if line is not None:
+            line.die()
+        self.loop.go_on(life.process)
+        life.die()
 
     # -- what begins
 
     def _begin(self, number: int, item: Item) -> None:
-        if item.fault is None:
-            driver = self.lives.get(item.driver)
-            if isinstance(driver, DriverLife) and driver.alive:
-                driver.begin(f"n{number}", item)
+        if item.fault is not None:
+            self.faults.begin(item)
             return
-        name = "leave_for_a_while" if item.fault == "leave" else item.fault
-        getattr(self, f"_{name}")(item)
-
-    def _fault(self, item: Item, end: "partial[None]", settle_s: float) -> None:
-        """*end* it in time; nothing is missed before all has settled."""
-        self.truth.figures[f"fault {item.fault}"] += 1
-        self._repairs += 1
-        quiet = self.loop.time() + item.s + settle_s + 4 * self.scenario.heartbeat_s
-        self._quiet_since = max(self._quiet_since, quiet)
-
-        def over() -> None:
-            self._repairs -= 1
-            end()
-
-        self.loop.call_later(item.s, over)
-
-    def _loss(self, item: Item) -> None:
-        self.server.lossy.append(item.p)
-        self._fault(item, partial(self.server.lossy.remove, item.p), 0.0)
-
-    def _cut(self, item: Item) -> None:
-        line = self.lines.get(item.who)
-        if line is None or line.is_cut or not line.is_connected:
-            return
-        line.cut()
-        self.loop.call_later(NOTICED_S, line.notice)
-        self._fault(item, partial(self._heal, item.who, line), self.scenario.session_loss_s)
-
-    def _heal(self, who: str, line: Line) -> None:
-        if self.lives[who].alive and self.lines[who] is line:
-            line.heal()
-
-    def _stall(self, item: Item) -> None:
-        line = self.lines.get(item.who)
-        if line is None or line.is_stalled:
-            return
-        line.stall()
-        self._fault(item, partial(line.go_on), 0.0)
-
-    def _crash(self, item: Item) -> None:
-        life = self.lives[item.who]
-        if not life.alive or item.who not in self.lines:
-            return
-        self.lines.pop(item.who).die()
-        life.die()
-        self._fault(item, partial(self._begin_life, item.who), self.scenario.session_loss_s)
-
-    def _blackout(self, item: Item) -> None:
-        lines = [line for line in self.lines.values() if line.is_connected and not line.is_cut]
-        gateway = self.gateway.line
-        for line in lines:
-            line.cut()
-            self.loop.call_later(NOTICED_S, line.notice)
-        gateway.is_cut = True
-        self._fault(item, partial(self._all_heal, lines, gateway), self.scenario.session_loss_s)
-
-    def _all_heal(self, lines: list[Line], gateway: GatewayLine) -> None:
-        gateway.is_cut = gateway is not self.gateway.line  # else it has died meanwhile
-        for line in lines:
-            if self.lines.get(line.name) is line:
-                self._heal(line.name, line)
-
-    def _leave_for_a_while(self, item: Item) -> None:
-        life = self.lives[item.who]
-        if not life.alive or life.leaving or life.me is None:
-            return
-        life.leave()
-        self._fault(item, partial(self._come_back, life), DRAIN_S + self.scenario.session_loss_s)
-
-    def _come_back(self, life: Life) -> None:
-        if not life.alive:
-            return  # it has crashed meanwhile, and comes back by itself
-        if not life.task.done():
-            self._repairs += 1
-            self.loop.call_later(0.5, self._come_back_later, life)
-            return
-        life.die()
-        self._begin_life(life.name)
-
-    def _come_back_later(self, life: Life) -> None:
-        self._repairs -= 1
-        self._come_back(life)
-
-    def _restart(self, item: Item) -> None:
-        if not self._gateway_is_up:
-            return
-        self._gateway_is_up = False
-        self.gateway.die()
-        self.truth.gateway_lost()
-        self._fault(item, partial(self._start_gateway), self.scenario.session_loss_s)
-
-    def _freeze(self, item: Item) -> None:
-        line = self.gateway.line
-        line.freeze()
-        self._fault(item, partial(line.thaw), 0.0)
+        driver = self.lives.get(item.driver)
+        if isinstance(driver, DriverLife) and driver.alive:
+            driver.begin(f"n{number}", item)
 
     # -- what is seen
 
     def tap(self, source: str, subject: str, payload: bytes) -> None:
         """Something was published."""
-        self.digest.update(f"{self.loop.now:.6f} {source} {subject} {len(payload)} ".encode())
+        self.digest.update(f"{int(self.loop.now * 1e6)} {source} {subject} ".encode())
         self.digest.update(payload)
         words = subject.split(".", 5)
         if source != "gateway":
@@ -283,7 +216,11 @@ class World:
         while True:
             await asyncio.sleep(LOOK_S)
             if self.scenario.policy != "shadow":
-                self.truth.look(self._quiet_since)
+                self.truth.look()
+            if (
+                self.scenario.policy != "refuse"
+            ):  # there a probe keeps its request parked, for long if need be
+                self.truth.look_at_deliveries()
 
     # -- the end
 
@@ -298,28 +235,21 @@ class World:
                 return
 
     def _is_busy(self) -> bool:
-        return bool(self._repairs or self._busy())
+        return bool(self.faults.on or self._busy())
 
     def _busy(self) -> list[str]:
-        busy = []
-        for name, life in self.lives.items():
-            idle = life.is_idle if isinstance(life, DriverLife) else not life.work
-            held = life.me._links.session.running.held if life.me is not None else {}
-            if not idle or held or life.me is None:
-                busy.append(name)
-        return busy
+        return [life.key for life in (*self.elders, *self.lives.values()) if not life.is_idle]
 
     async def _leave(self) -> None:
-        for life in self.lives.values():
+        lives = [*self.elders, *self.lives.values()]
+        for life in lives:
+            life.was_at_rest = life.is_idle
             life.leave()
-        tasks = [life.task for life in self.lives.values()]
-        done, late = await asyncio.wait(tasks, timeout=30.0)
-        for life in self.lives.values():
+        _, late = await asyncio.wait([life.task for life in lives], timeout=30.0)
+        for life in lives:
             if life.task in late:
-                self.truth.accuse(f"{life.name} does not leave")
+                self.truth.accuse(f"{life.key} does not leave")
                 life.task.cancel()
-            elif life.task in done:
-                life.check_left()
 
     def _check_gateway(self) -> None:
         kernel, tables = self.gateway.kernel, self.gateway.kernel.tables
@@ -362,7 +292,8 @@ def _quiet_logs() -> Iterator[list[str]]:
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage())
+            if REPLACED not in (text := record.getMessage()):
+                found.append(text)
 
     logger, keep = logging.getLogger("unknot"), Keep(logging.ERROR)
     before = logger.level, logger.propagate

@@ -1,0 +1,265 @@
+"""One execution at work: it does the steps of its plan, and writes into the books of truth what it does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import unknot
+from tests.sim.scenario import Ask, Step
+from tests.sim.truth import Children, Execution, Node, Request, Waits
+from unknot import Context, Event, WaitFailed
+from unknot_schemas.limits import CLIENT_GRACE_S
+
+if TYPE_CHECKING:
+    from tests.sim.lives import Life
+
+SLACK_S = 0.01
+ONE_WAY_S = 20.0
+
+
+class PlannedFailure(Exception):
+    """A handler that raises because its plan says so."""
+
+
+class Doing:
+    """One execution at work. *event*: what it handles; None for a driver's job."""
+
+    def __init__(self, life: "Life", ctx: Context, event: Event | None, nonce: str = "") -> None:
+        self.life = life
+        life.session = ctx._links.session
+        self.truth = life.truth
+        self.ctx = ctx
+        self.event = event
+        self.plan: list[Step] = []
+        if event is not None:
+            nonce = event.data["nonce"]
+            self.plan = self.truth.plans[nonce]
+        self.nonce = nonce
+        self.name = nonce
+        """What the nonces of its own requests begin with: another one for each member, and for a copy that runs."""
+        if event is not None and event.target.startswith("@"):
+            self.name += f"@{life.key}"
+        if event is not None and event.is_redelivered:
+            self.name += "+"
+        self.execution: Execution | None = None
+        self._asked = 0
+        self._answered = event is None or not event.requires_response
+
+    async def handle(self, node: Node) -> Any:
+        """Handle the event; what is returned is its answer, None that it was given, or comes later."""
+        assert self.event is not None
+        execution = self.execution = self.truth.begin(self.life, self.nonce, self.event, node)
+        try:
+            await self.run(self.plan, node)
+            if self._answered or execution.deferred:
+                return None
+            self.truth.answered(self.nonce)
+            return {"nonce": self.nonce}
+        except Exception:
+            self.truth.answered(self.nonce, failed=True)
+            raise
+        finally:
+            self.truth.end(execution)
+            if node is not self.life.main:
+                self.truth.over(node)
+
+    async def run(self, plan: list[Step], node: Node, *, quiet: bool = False) -> None:
+        """Do the steps, one after the other. *quiet*: whatever fails, go on."""
+        for step in plan:
+            await getattr(self, f"_{step.op}")(step, node, quiet or not step.loud)
+
+    async def reply(self, error: str | None = None) -> None:
+        """Answer now, if nobody has."""
+        if self._answered or (self.execution is not None and self.execution.deferred and error):
+            return
+        self._answered = True
+        self.truth.answered(self.nonce, failed=error is not None)
+        try:
+            await self.ctx.reply({"nonce": self.nonce}, to=self.event, error=error)
+        except WaitFailed:
+            self.truth.unanswered(self.nonce)  # the session it came to is over
+
+    # -- steps
+
+    async def _sleep(self, step: Step, node: Node, quiet: bool) -> None:
+        await asyncio.sleep(step.s)
+
+    async def _ask(self, step: Step, node: Node, quiet: bool) -> None:
+        [request] = requests = self._requests(step)
+        ask = step.asks[0]
+        async with self._waiting(node, requests, 1, step.s, quiet):
+            answer = await self.ctx.send_and_wait(ask.target, ask.type, self._data(request), timeout=step.s)
+            self.truth.replied(request, answer)
+
+    async def _all(self, step: Step, node: Node, quiet: bool) -> None:
+        requests = self._requests(step)
+        made = self._made(step, requests)
+        async with self._waiting(node, requests, step.need, step.s, quiet):
+            answers = await self.ctx.wait_all(made, timeout=step.s)
+            for request, answer in zip(requests, answers, strict=True):
+                self.truth.replied(request, answer)
+
+    async def _any(self, step: Step, node: Node, quiet: bool) -> None:
+        requests = self._requests(step)
+        made = self._made(step, requests)
+        async with self._waiting(node, requests, step.need, step.s, quiet):
+            answer = await self.ctx.wait_any(made, timeout=step.s)
+            self.truth.replied(requests[answer.index], answer.data)
+
+    async def _quorum(self, step: Step, node: Node, quiet: bool) -> None:
+        requests = self._requests(step)
+        made = self._made(step, requests)
+        async with self._waiting(node, requests, step.need, step.s, quiet):
+            answers = await self.ctx.wait_quorum(made, step.need, timeout=step.s)
+            if len({answer.index for answer in answers}) != step.need:
+                self.truth.accuse(f"{len(answers)} answers where {step.need} were needed: {self.nonce}")
+            for answer in answers:
+                self.truth.replied(requests[answer.index], answer.data)
+
+    async def _later(self, step: Step, node: Node, quiet: bool) -> None:
+        [request] = requests = self._requests(step)
+        ask = step.asks[0]
+        try:
+            asked = await self.ctx.ask(ask.target, ask.type, self._data(request), timeout=step.s)
+        except WaitFailed as why:
+            self.truth.failed(why)
+            self.truth.forget(requests)
+            return
+        async with self._waiting(node, requests, 1, step.s, quiet):
+            self.truth.replied(request, await self.ctx.expect(asked, timeout=step.s))
+
+    async def _send(self, step: Step, node: Node, quiet: bool) -> None:
+        [request] = requests = self._requests(step)
+        ask = step.asks[0]
+        self.truth.forget(requests)
+        try:
+            await self.ctx.send(ask.target, ask.type, self._data(request), timeout=ONE_WAY_S)
+        except WaitFailed as why:
+            self.truth.failed(why)
+
+    async def _gather(self, step: Step, node: Node, quiet: bool) -> None:
+        nodes = self._nodes(step)
+        async with self._standing(node, nodes):
+            await self.ctx.gather(*self._branches(step, nodes))
+
+    async def _tasks(self, step: Step, node: Node, quiet: bool) -> None:
+        nodes = self._nodes(step)
+        create = asyncio.get_running_loop().create_task
+        async with self._standing(node, nodes):
+            await asyncio.gather(*[create(branch) for branch in self._branches(step, nodes)])
+
+    async def _race(self, step: Step, node: Node, quiet: bool) -> None:
+        nodes = self._nodes(step)
+        create = asyncio.get_running_loop().create_task
+        tasks = [create(branch) for branch in self._branches(step, nodes)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for child in nodes:
+                self.truth.over(child)
+
+    async def _background(self, step: Step, node: Node, quiet: bool) -> None:
+        nodes = self._nodes(step)
+        for branch in self._branches(step, nodes):
+            self.life.spawn(branch)
+
+    async def _give_up(self, step: Step, node: Node, quiet: bool) -> None:
+        try:
+            async with asyncio.timeout(step.s):
+                await self.run(step.branches[0], node, quiet=True)
+        except TimeoutError:
+            self.truth.figures["given up"] += 1
+
+    async def _reply(self, step: Step, node: Node, quiet: bool) -> None:
+        if self.execution is not None and not self.execution.deferred:
+            await self.reply()
+
+    async def _defer(self, step: Step, node: Node, quiet: bool) -> None:
+        if self._answered or self.execution is None or self.execution.deferred:
+            return
+        try:
+            self.ctx.defer(to=self.event)
+        except WaitFailed:
+            return  # the session it came to is over
+        self.execution.deferred = True
+        self.life.spawn(self._reply_later(step, self.truth.node(self.life)))
+
+    async def _reply_later(self, step: Step, node: Node) -> None:
+        try:
+            await asyncio.sleep(step.s)
+            await self.run(step.branches[0], node, quiet=True)
+            await self.reply()
+        finally:
+            self.truth.over(node)
+
+    async def _raise(self, step: Step, node: Node, quiet: bool) -> None:
+        if self.event is not None:
+            raise PlannedFailure(self.nonce)
+
+    # -- books
+
+    def _requests(self, step: Step) -> list[Request]:
+        return [self._request(ask) for ask in step.asks]
+
+    def _request(self, ask: Ask) -> Request:
+        self._asked += 1
+        nonce = f"{self.name}.{self._asked}"
+        self.truth.plans[nonce] = ask.plan
+        return self.truth.request(nonce, self.life.name, ask.target, ask.type)
+
+    def _data(self, request: Request) -> Any:
+        return {"nonce": request.nonce}
+
+    def _made(self, step: Step, requests: list[Request]) -> list[unknot.Request[Any]]:
+        return [
+            self.ctx.request(ask.target, ask.type, self._data(request))
+            for request, ask in zip(requests, step.asks, strict=True)
+        ]
+
+    @asynccontextmanager
+    async def _waiting(
+        self, node: Node, requests: list[Request], need: int, timeout: float, quiet: bool
+    ) -> AsyncIterator[None]:
+        life, now = self.life, self.truth.clock
+        began, paused_s = now(), life.paused_s
+        node.wait, node.since = Waits(requests, need), None
+        try:
+            yield
+        except WaitFailed as why:
+            self.truth.failed(why)
+            if life.alive:
+                self.truth.judge(why, node.wait)
+            if not quiet:
+                raise
+        finally:
+            node.wait = None
+            self.truth.forget(requests)
+            waited_s = now() - began - (life.paused_s - paused_s)
+            if life.alive and waited_s > timeout + CLIENT_GRACE_S + SLACK_S:
+                self.truth.accuse(f"{requests[0].nonce}: waited {waited_s:.2f} s, timeout {timeout:g} s")
+
+    def _nodes(self, step: Step) -> list[Node]:
+        return [self.truth.node(self.life) for _ in step.branches]
+
+    def _branches(self, step: Step, nodes: list[Node]) -> list[Coroutine[Any, Any, None]]:
+        return [self._branch(plan, node) for plan, node in zip(step.branches, nodes, strict=True)]
+
+    async def _branch(self, plan: list[Step], node: Node) -> None:
+        try:
+            await self.run(plan, node, quiet=True)
+        finally:
+            self.truth.over(node)
+
+    @asynccontextmanager
+    async def _standing(self, node: Node, children: list[Node]) -> AsyncIterator[None]:
+        node.wait, node.since = Children(children), None
+        try:
+            yield
+        finally:
+            node.wait = None
+            for child in children:
+                self.truth.over(child)
