@@ -125,6 +125,7 @@ export interface Hello {
   answered?: string[] | null;
   /** Default: 0. */
   seen?: number;
+  connection?: string | null;
 }
 
 /** An event in the hands of a session: its handler runs, or it has been deferred. */
@@ -158,6 +159,7 @@ export interface Heartbeat {
   held?: Held[];
   /** Default: 0. */
   seen?: number;
+  connection?: string | null;
 }
 
 /**

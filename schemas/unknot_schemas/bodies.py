@@ -144,6 +144,8 @@ class Hello(Body, frozen=True):
     held: list["Held"] | None = None
     answered: list[str] | None = None
     seen: int = 0
+    connection: str | None = None
+    """To the NATS server: the server's id and the number it gave the connection, ``<server_id>/<client_id>``."""
 
 
 class Held(Body, frozen=True):
@@ -174,6 +176,8 @@ class Heartbeat(Body, frozen=True):
     open: list[str] = []
     held: list[Held] = []
     seen: int = 0
+    connection: str | None = None
+    """As in the hello; another one after the client has lost its connection and come back."""
 
 
 class Pulse(Body, frozen=True):

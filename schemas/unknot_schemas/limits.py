@@ -45,5 +45,7 @@ HEARTBEAT_MIN_S: Final = 0.5
 HEARTBEAT_MAX_S: Final = 60.0
 SESSION_LOSS_S: Final = 30.0
 """Silence after which a session is lost."""
+DISCONNECT_GRACE_S: Final = 1.0
+"""Silence after which a session is lost whose connection has ended, where the gateway hears of that."""
 REPORTED_ENTRIES_MAX: Final = 64
 """Entries of each list in a deadlock event; full counts stand beside them."""

@@ -140,6 +140,7 @@ class Lifeline:
             exclusive=profile.exclusive,
             heartbeat_s=profile.heartbeat_s,
             sdk=_sdk(),
+            connection=self._session.transport.connection,
         )
 
     def _hello_again(self) -> bodies.Hello:
@@ -199,6 +200,7 @@ class Lifeline:
             open=self._named(older_than, refused),
             held=session.running.named(older_than, NAMED_IDS_MAX),
             seen=session.running.seen,
+            connection=session.transport.connection,
         )
         subject = session.subjects.verb(session.agent, "heartbeat")
         made = session.transport.calls.made

@@ -167,6 +167,14 @@ class Transport:
         return self._connected.is_set()
 
     @property
+    def connection(self) -> str | None:
+        """How the server calls this connection: it says so, too, when the connection has ended; None: not known."""
+        client = self._nats
+        info = getattr(client, "_server_info", None) or {}  # nats-py tells the server's id nowhere else
+        server, number = info.get("server_id"), info.get("client_id")
+        return f"{server}/{number}" if server and number is not None else None
+
+    @property
     def waiting_calls(self) -> int:
         """Answers that are still awaited."""
         return len(self.calls)

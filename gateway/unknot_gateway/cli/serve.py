@@ -12,7 +12,10 @@ import msgspec
 from unknot_gateway.cli import exits, options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from unknot import Login
+    from unknot_gateway.shell.settings import Settings
 
 
 @click.command()
@@ -34,6 +37,14 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False),
     help="File of the users of `unknot users`: each agent is itself and no other.",
 )
+@click.option(
+    "--system-user",
+    metavar="NAME",
+    help="User of the system account of --nats: dead agents are noticed at once; with UNKNOT_SYSTEM_PASSWORD.",
+)
+@click.option("--system-password-file", metavar="FILE", help="Its password.")
+@click.option("--system-creds", metavar="FILE", help="The same by a creds file.")
+@click.option("--system-nkey", metavar="FILE", help="The same by a file of an nkey's seed.")
 @click.option("--config", type=click.Path(dir_okay=False), help="File of settings (TOML).")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option(
@@ -86,13 +97,32 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, login: "Log
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve_gateway(wanted, on_ready, lambda: login.options(GATEWAY)))
+            system = _system_login(wanted, login)
+            runner.run(serve_gateway(wanted, on_ready, lambda: login.options(GATEWAY), system))
     except NotReachable as error:
         raise exits.NobodyThere(str(error)) from error
     except (BadUsers, BadLogin) as bad:
         raise exits.BadFile(str(bad)) from bad
     except (ServerFailed, AlreadyServed, AlreadyPresent) as error:
         raise exits.Failure(str(error)) from error
+
+
+def _system_login(wanted: "Settings", login: "Login") -> "Callable[[], Mapping[str, Any]] | None":
+    """To the system account of the server at --nats, over the same TLS as *login*; None: not asked for."""
+    from unknot import Login
+
+    known = {
+        "user": wanted.system_user,
+        "password": wanted.system_password,
+        "password_file": wanted.system_password_file,
+        "creds": wanted.system_creds,
+        "nkey": wanted.system_nkey,
+    }
+    if not any(known.values()):
+        return None
+    tls = {"tls_ca": login.tls_ca, "tls_cert": login.tls_cert, "tls_key": login.tls_key}
+    system = Login(**known, **tls)
+    return lambda: system.options("system")
 
 
 def _loop_factory() -> Any:

@@ -82,6 +82,12 @@ class InputRefused(Fact, frozen=True, gc=False):
     reply_to: str | None = None
 
 
+class Disconnected(Fact, frozen=True, gc=False):
+    """The NATS server said that a connection (``<server id>/<client id>``) has ended, from the client's side."""
+
+    connection: str
+
+
 class TimePassed(Fact, frozen=True, gc=False):
     """The instant that ``next_wakeup_at`` named has come, or the shell had a moment to spare."""
 
@@ -98,6 +104,7 @@ AnyFact = (
     | PubAckSeen
     | BodySeen
     | InputRefused
+    | Disconnected
     | TimePassed
     | Stopped
 )

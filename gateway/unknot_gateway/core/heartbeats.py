@@ -49,6 +49,7 @@ class Heartbeats:
             return None
         session.heard_at = now
         session.beats += 1
+        self._t.connections.heard(session, beat.connection, now)
         self._reconcile.heard(session)
         self._compare_deliveries(session, beat.seen, now)
         unknown = self._compare_open(session, beat.open, now)
@@ -143,15 +144,16 @@ class Heartbeats:
         return next((leg for leg in legs if leg.agent is session.agent and not leg.ended), None)
 
     def _omitted(self, session: Session, leg: Leg, now: float) -> None:
-        """Two heartbeats omit what was delivered: an answer may have been lost (asked for once), else it is over."""
+        """Two heartbeats omit what was delivered: an answer may have been lost and is asked for, else it is over."""
         if leg.state == "deferred" and leg.message.envelope.accept_uncorrelated is not None:
             return  # its session has done with it; what answers it is an event
         leg.omitted += 1
         if leg.omitted < 2:
             return
         leg.omitted = 0
-        if leg.message.is_open and not leg.ended and leg.message.verb != "send" and not leg.repeated:
-            leg.repeated = True
+        may_be_answered = leg.message.is_open and not leg.ended and leg.message.verb != "send"
+        if may_be_answered and leg.asked_again < self._t.limits.asks_again_max:
+            leg.asked_again += 1
             leg.delivered_at = now  # heartbeats that were sent before say nothing of this one
             self._dispatch.repeat(leg)
             return

@@ -6,6 +6,7 @@ changes the tables, and nothing here waits, sends, draws or reads a clock. The r
     intake      what agents send: checked, entered before anything is sent   dispatch  routed, queued, delivered
     settle      how messages end, each request in exactly one Outcome        groups    requests that are one wait
     reception   who lives                                                    openwaits waits that agents open themselves
+    connections whose connection to the server has ended
     heartbeats  what sessions name, compared with what is known here
     waiting     from records to the graph of who waits for what              graph/    the exact engine
     reconcile   after an epoch change: what sessions still know              claims    what they held before it
@@ -23,6 +24,7 @@ from unknot_gateway.core.effects import AnyEffect
 from unknot_gateway.core.facts import (
     AnyFact,
     BodySeen,
+    Disconnected,
     EventSeen,
     InputRefused,
     NobodyListened,
@@ -95,6 +97,8 @@ class Kernel:
                 tables.count(f"ignored.{errors.PUB_ACK}")
             case InputRefused():
                 self._refused(fact)
+            case Disconnected():
+                tables.connections.ended(fact.connection, now)
             case TimePassed():
                 self._time_passed(now)
             case Stopped():
@@ -257,6 +261,8 @@ class Kernel:
                 self.reception.idle(session, now)
             case "claims":
                 self.claims.expire(session, now)
+            case "gone":
+                self.reception.disconnected(session, now)
             case _:
                 raise AssertionError(f"nobody set a deadline of kind {kind!r}")
 

@@ -16,12 +16,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Agents with a live session, or with something open."""
     sessions_max: int = 64
     """Live sessions of one agent."""
+    ended_connections_max: int = 10_000
+    """Ended connections remembered, oldest first out: what was sent over them may still be on its way."""
     tokens_max: int = 100_000
     """Session tokens remembered as used, oldest first out."""
     reconcile_s: float = 10.0
     """Since the epoch's first fact: who resumes later than two usual heartbeats holds nobody up."""
     claims_max: int = 20_000
     """Events from before the epoch that one session may hold or have answered: all that a hello can name."""
+    asks_again_max: int = 3
+    """How often an answer that may be lost is asked for: the asking, or what comes of it, may be lost as well."""
     parked_replies_max: int = 10_000
     """Answers kept after an epoch change until their requests are sent again, oldest first out."""
     remembered_max: int = 100_000

@@ -61,6 +61,7 @@ class Reception:
             return
         session = known if known is not None else self._begin(name, hello, now)
         session.heard_at = now
+        self._t.connections.heard(session, hello.connection, now)
         self._welcome(session, reply_to)
         if known is not None and known.hello != hello:
             self._change_pools(known, hello, now)
@@ -196,6 +197,12 @@ class Reception:
         self._t.count("sessions.lost")
         self.end(session, now, "its session was lost")
 
+    def disconnected(self, session: Session, now: float) -> None:
+        """The grace of *session*, whose connection has ended, is over."""
+        if self._t.connections.is_lost(session, now):
+            self._t.count("sessions.disconnected")
+            self.end(session, now, "its connection has ended")
+
     def idle(self, zero: Session, now: float) -> None:
         """An agent without hello that has nothing open is forgotten after a while."""
         if not zero.live:
@@ -216,6 +223,9 @@ class Reception:
         self.draining.discard(session)
         self._t.deadlines.drop("silence", session)
         self._t.deadlines.drop("drain", session)
+        self._t.deadlines.drop("claims", session)
+        self._t.deadlines.drop("gone", session)
+        self._t.connections.forget(session)
         self._reconcile.gone(session)
         queued = self._t.admission.reroute(session.agent)
         for leg in list(session.held.values()):

@@ -99,6 +99,10 @@ class Session(Struct, eq=False):
     """What it waited for when it resumed: sent again, these may have been delivered before."""
     resumed: bool = False
     """Whether it lived before this epoch."""
+    connection: str | None = None
+    """To the NATS server, as it says itself; None: it does not say."""
+    gone_at: float | None = None
+    """When that connection ended; None as long as it stands, for all that is known."""
 
     @property
     def is_reentrant(self) -> bool:
@@ -140,7 +144,8 @@ class Leg(Struct, eq=False):
     delivered_at: float = 0.0
     event: bodies.Delivered | None = None
     omitted: int = 0
-    repeated: bool = False
+    asked_again: int = 0
+    """How often its answer, which may be lost, was asked for."""
     is_expected: bool = False
     """Whether an ``expect`` took it: whoever expected it must answer it, in no slot."""
     may_be_known: bool = False

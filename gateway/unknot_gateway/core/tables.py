@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from unknot_gateway.core.admission import Admission
+from unknot_gateway.core.connections import Connections
 from unknot_gateway.core.deadlines import Deadlines
 from unknot_gateway.core.effects import Answer, AnyEffect, SendOutcome
 from unknot_gateway.core.limits import Limits
@@ -17,6 +18,7 @@ from unknot_gateway.core.uncorrelated import Uncorrelated
 from unknot_gateway.core.waiting import Waiting
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import EventId
+from unknot_schemas.limits import DISCONNECT_GRACE_S, SESSION_LOSS_S
 
 Policy = Literal["shadow", "refuse", "fail_all"]
 
@@ -27,7 +29,9 @@ class KernelConfig(Struct, frozen=True, kw_only=True):
     policy: Policy = "fail_all"
     assume_serial: bool = True
     """Whether deadlocks that rest on agents without hello are acted on, or only noticed."""
-    session_loss_s: float = 30.0
+    session_loss_s: float = SESSION_LOSS_S
+    disconnect_grace_s: float = DISCONNECT_GRACE_S
+    """How long a session whose connection has ended may take to come back."""
     probe_s: float = 0.25
     """How long the members of a suspected core have to say what they wait for."""
     sweep_s: float = 1.0
@@ -49,6 +53,7 @@ class Tables:
         self.messages = MessageTable(config.limits)
         self.admission = Admission(config.limits)
         self.uncorrelated = Uncorrelated(config.limits)
+        self.connections = Connections(config.limits, self.deadlines, config.disconnect_grace_s)
         self.waiting = Waiting(config.limits)
         self.began_at = math.inf
         """When this epoch's first fact came."""

@@ -11,6 +11,7 @@ _is_id: Final = ids.is_id
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_CONNECTION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}/[0-9]{1,20}")
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f]*")
 
 
@@ -71,6 +72,7 @@ def check_body(body: bodies.Body) -> None:
         case bodies.Hello():
             _check_hello(body)
         case bodies.Heartbeat():
+            _check_connection(body.connection)
             _check_ids("open", body.open)
             _check_ids("held", (held.id for held in body.held), len(body.held))
         case bodies.Done() | bodies.Defer():
@@ -88,6 +90,7 @@ def check_body(body: bodies.Body) -> None:
 
 def _check_hello(hello: bodies.Hello) -> None:
     _check_id("instance", hello.instance)
+    _check_connection(hello.connection)
     _check_ids("open", hello.open or ())
     held = hello.held or []
     _check_ids("held", (one.id for one in held), len(held))
@@ -147,6 +150,13 @@ def _check_id(field: str, value: str | None) -> None:
     if value is not None and not _is_id(value):
         raise BadInput(
             errors.BAD_ID, f"{field}: {value[:80]!r} is no id: letters, digits, '_' and '-', at most 64"
+        )
+
+
+def _check_connection(connection: str | None) -> None:
+    if connection is not None and not _CONNECTION.fullmatch(connection):
+        raise BadInput(
+            errors.BAD_ID, f"connection: {connection[:80]!r} is none: <server id>/<client id>, as INFO says"
         )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from unknot_gateway.identity import passwords
 from unknot_gateway.shell.limits import SERVER_START_S, SERVER_STOP_S
 
 VERSION_MIN: Final = (2, 12)
@@ -23,6 +24,10 @@ VERSION_MIN: Final = (2, 12)
 _PR_SET_PDEATHSIG: Final = 1
 _GUARD: Final = 'read -r _ || kill -9 "$1" 2>/dev/null'
 _LOG_LINES: Final = 5
+_SYSTEM: Final = "@system"
+"""No user of an agent can have this name."""
+_ANYBODY: Final = 'authorization: { users: [{ user: "@anybody", password: "" }] }\nno_auth_user: "@anybody"\n'
+"""Where there are no users: everybody may do everything but hear the system account."""
 _TAKEN: Final = "address already in use"
 _LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 _RELOADED: Final = "Reloaded server configuration"
@@ -79,6 +84,8 @@ class EmbeddedServer:
         self._process = process
         self._folder = folder
         self._configuration = configuration
+        self.system_login = configuration.system_login
+        """How to log in to its system account, which hears whose connection has ended."""
         self._guard: asyncio.subprocess.Process | None = None
 
     @property
@@ -186,12 +193,14 @@ class EmbeddedServer:
 
 
 class _Configuration:
-    """The server's own file, in a folder that nobody else may read: it holds the gateway's password."""
+    """The server's own file, in a folder that nobody else may read: it holds passwords."""
 
     def __init__(self, folder: Path, port: int, data: str | None) -> None:
         self.path = folder / "server.conf"
         store = Path(data).absolute() if data else folder / "data"
         store.mkdir(parents=True, exist_ok=True)
+        self._password = passwords.new_password()
+        system = json.dumps({"user": _SYSTEM, "password": passwords.sealed(self._password)})
         self._text = (
             f"host: 127.0.0.1\nport: {port if port > 0 else -1}\nserver_name: unknot-embedded\n"
             f"ports_file_dir: {json.dumps(str(folder))}\n"
@@ -200,12 +209,17 @@ class _Configuration:
             f"logfile_size_limit: {_LOG_BYTES_MAX}\nlogfile_max_num: 2\n"
             # Acknowledged means on the disk: the default loses everything acknowledged since the last sync.
             f"jetstream {{ store_dir: {json.dumps(str(store))}, sync_interval: always }}\n"
+            f"accounts: {{ SYSTEM: {{ users: [{system}] }} }}\nsystem_account: SYSTEM\n"
         )
+
+    def system_login(self) -> dict[str, str]:
+        """By a password that lives as long as the server."""
+        return {"user": _SYSTEM, "password": self._password}
 
     def write(self, authorization: str) -> None:
         """Put all of it in the file, with these users."""
         part = self.path.with_suffix(".part")
-        part.write_text(self._text + authorization)
+        part.write_text(self._text + (authorization or _ANYBODY))
         part.replace(self.path)
 
 

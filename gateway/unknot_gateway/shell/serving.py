@@ -17,6 +17,7 @@ from unknot_gateway.shell.access import Access
 from unknot_gateway.shell.api import Api, served_networks
 from unknot_gateway.shell.bus import Login, NatsBus
 from unknot_gateway.shell.captures import warn_of_captures
+from unknot_gateway.shell.disconnects import telling
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.embedded import EmbeddedServer, ServerFailed
 from unknot_gateway.shell.hearing import Echo
@@ -46,8 +47,13 @@ class Ready(Struct, frozen=True):
     """Of the embedded NATS server; None: not ours."""
 
 
-async def serve(settings: Settings, on_ready: Callable[[Ready], None], login: Login = dict) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. *login*: to the server of ``settings.nats``.
+async def serve(
+    settings: Settings,
+    on_ready: Callable[[Ready], None],
+    login: Login = dict,
+    system_login: Login | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. *login*, *system_login*: to the server of ``settings.nats``.
 
     Raises ServerFailed, NotReachable, AlreadyServed, BadUsers, AlreadyPresent.
     """
@@ -62,7 +68,8 @@ async def serve(settings: Settings, on_ready: Callable[[Ready], None], login: Lo
             authorization = access.authorization if access is not None else ""
             server = await EmbeddedServer.start(settings.port, settings.data, authorization=authorization)
             login = access.login if access is not None else dict
-        await _serve(settings, server, access, login, on_ready, stop)
+            system_login = server.system_login
+        await _serve(settings, server, access, (login, system_login), on_ready, stop)
     finally:
         if access is not None:
             access.close()
@@ -87,11 +94,12 @@ async def _serve(
     settings: Settings,
     server: EmbeddedServer | None,
     access: Access | None,
-    login: Login,
+    logins: tuple[Login, Login | None],
     on_ready: Callable[[Ready], None],
     stop: asyncio.Event,
 ) -> None:
     url = server.url if server is not None else str(settings.nats)
+    login, system_login = logins
     bus = NatsBus(url, login=login)
     if not await _opened(bus, settings.connect_s, stop):
         return
@@ -106,15 +114,16 @@ async def _serve(
     api = Api(bus, owners, settings.prefix)
     try:
         await _refuse_a_second(bus, settings)
-        for owner in owners:
-            await bus.listen(Subjects(owner.kernel.network, settings.prefix).inbound, owner.put)
-        await api.start()
-        await bus.barrier()
-        await warn_of_captures(bus.connection, settings)
-        _spare_the_collector()
-        on_ready(_ready(settings, url, epoch, server))
-        log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=any_inbox)
-        await _until_stopped(stop, tasks, server)
+        async with telling(url, system_login, owners, settings.connect_s):
+            for owner in owners:
+                await bus.listen(Subjects(owner.kernel.network, settings.prefix).inbound, owner.put)
+            await api.start()
+            await bus.barrier()
+            await warn_of_captures(bus.connection, settings)
+            _spare_the_collector()
+            on_ready(_ready(settings, url, epoch, server))
+            log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=any_inbox)
+            await _until_stopped(stop, tasks, server)
         await _drain(bus, api, owners, running)
     finally:
         for task in tasks:

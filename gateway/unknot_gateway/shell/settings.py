@@ -54,7 +54,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     any_inbox: bool | None = None
     """Development mode: any ``_INBOX.`` is a legal reply subject; None: only on a server of this machine's loopback,
     where nobody logs in."""
+    system_user: str | None = None
+    """User of the system account of the server at *nats*, which hears whose connection has ended; also by *_creds or
+    *_nkey. None of them: a dead agent is noticed by its silence alone. The embedded server has one by itself."""
+    system_password: str | None = None
+    system_password_file: str | None = None
+    system_creds: str | None = None
+    system_nkey: str | None = None
     session_loss_s: float = limits.SESSION_LOSS_S
+    disconnect_grace_s: float = limits.DISCONNECT_GRACE_S
     probe_s: float = 0.25
     sweep_s: float = 1.0
     messages_max: int = Limits().messages_max
@@ -73,6 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             policy=self.policy if own.policy is None else own.policy,
             assume_serial=self.assume_serial if own.assume_serial is None else own.assume_serial,
             session_loss_s=self.session_loss_s,
+            disconnect_grace_s=self.disconnect_grace_s,
             probe_s=self.probe_s,
             sweep_s=self.sweep_s,
             limits=self._quotas(own),
@@ -145,6 +154,10 @@ def _checked(settings: Settings) -> Settings:
         for name in ("messages_max", "bytes_max", "agents_max", "requests_per_s"):
             if (quota := getattr(quotas, name)) is not None and not 0 < quota < math.inf:
                 raise BadSettings(f"{name}: {quota} allows nothing; a quota is a number above 0")
+    if settings.system_user and not (settings.system_password or settings.system_password_file):
+        raise BadSettings(
+            "system_user: its password is needed, by system_password_file or UNKNOT_SYSTEM_PASSWORD"
+        )
     if not -1 <= settings.port <= 65_535:
         raise BadSettings(f"port {settings.port} is none")
     return settings
