@@ -20,7 +20,7 @@ pauses = st.one_of(
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-@share(0.15)
+@share(0.34)
 @given(steps=scripts(), drained=pauses)
 def test_a_report_is_within_the_truth_and_once_drained_the_truth(
     budget: int | None, steps: list[Step], drained: list[bool] | None
