@@ -7,6 +7,7 @@ from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.effects import Deliver
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Message, OpenWait, Pool, Session
+from unknot_gateway.core.served import not_subscribed
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import ExecutionId, StrandId, matches
@@ -36,10 +37,7 @@ class Dispatch:
         if not route:
             if all(session.draining for session in agent.sessions.values()):
                 return self._place_absent(leg, now)
-            return bodies.Error(
-                errors.NOT_SUBSCRIBED,
-                f"agent {agent.id!r} is there but none of its pools serves {message.type!r}: register a handler",
-            )
+            return not_subscribed(agent, message.type)
         pool = admission.free_pool(route) or self._reentrant_pool(leg, route)
         if pool is not None:
             leg.state, leg.pool = "parked", pool

@@ -59,7 +59,7 @@ class SendNotice(Effect, frozen=True, gc=False):
     """Publish *body* to ``notice.<type>`` for monitors."""
 
     type: str
-    body: bodies.DeadlockDetected | bodies.BlockedBehind | bodies.OverLimit
+    body: bodies.DeadlockDetected | bodies.BlockedBehind | bodies.OverLimit | bodies.PoolsDiffer
 
 
 AnyEffect = Deliver | Broadcast | SendOutcome | Answer | SendControl | SendNotice

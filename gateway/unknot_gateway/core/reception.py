@@ -1,19 +1,20 @@
 """Sessions come, change, and go; how a session ends is decided here."""
 
 from unknot_gateway.core.dispatch import Dispatch
-from unknot_gateway.core.effects import Answer, SendControl
+from unknot_gateway.core.effects import Answer, SendControl, SendNotice
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.heartbeats import Heartbeats
 from unknot_gateway.core.intake import Intake
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, Session
+from unknot_gateway.core.served import difference
 from unknot_gateway.core.sessions import pool_for, pools_of
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors, limits
 from unknot_schemas.ids import AgentId, agent_id, is_id, is_pattern
-from unknot_schemas.subjects import CONTROL_REPLACED
+from unknot_schemas.subjects import CONTROL_REPLACED, NOTICE_POOLS_DIFFER
 
 
 class Reception:
@@ -91,7 +92,14 @@ class Reception:
             self._t.out.append(SendControl(name, old.id, CONTROL_REPLACED, body))
             self.end(old, now, "its session was replaced")
         self._t.count("sessions.opened")
+        self._compare_pools(session)
         return session
+
+    def _compare_pools(self, session: Session) -> None:
+        found = difference(session, self._t.network)
+        if found is not None:
+            self._t.count("sessions.pools_differ")
+            self._t.out.append(SendNotice(NOTICE_POOLS_DIFFER, found))
 
     def _welcome(self, session: Session, reply_to: str | None) -> None:
         if reply_to is None:
