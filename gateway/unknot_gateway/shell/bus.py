@@ -191,6 +191,7 @@ class NatsBus:
         try:
             async with asyncio.timeout(DRAIN_S):
                 await asyncio.gather(*drains)
+                await self.barrier()  # nats-py's PING has passed its UNSUB: until now the server went on sending
         except _FAILURES as error:
             self._count("drains_failed", error)
 
