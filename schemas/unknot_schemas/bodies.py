@@ -21,15 +21,10 @@ OutcomeKind = Literal[
     "refused",
     "cancelled",
     "over_limit",
-    "granted",
-    "produced",
-    "approved",
-    "denied",
 ]
 Handled = Literal["no", "maybe", "yes"]
 """no: never delivered; yes: answered or reported running; maybe: delivered, else."""
 Need = Literal["all", "any"] | int
-CancelMode = Literal["interruptible", "at_checkpoint", "never"]
 
 
 class Body(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -109,19 +104,6 @@ class Receipt(Body, frozen=True):
     timeout_s: float | None = None
     duplicate: bool = False
     error: Error | None = None
-    lease_s: float | None = None
-    """Of a lease that was renewed: how long it lasts from now on."""
-
-
-class Fulfilled(Body, frozen=True):
-    """What made a wait's need come true. *true*: conditions by index, *need* of them."""
-
-    true: list[int]
-    fencing_token: int | None = None
-    lease_s: float | None = None
-    artifacts: dict[str, Raw] = {}
-    """Data of the artifacts among them."""
-    decision: Literal["approved", "denied"] | None = None
 
 
 class Outcome(Body, frozen=True):
@@ -133,7 +115,6 @@ class Outcome(Body, frozen=True):
     epoch: int
     event: Delivered | None = None
     error: Error | None = None
-    fulfilled: Fulfilled | None = None
 
 
 class Pool(Body, frozen=True):
@@ -165,8 +146,6 @@ class Hello(Body, frozen=True):
     seen: int = 0
     connection: str | None = None
     """To the NATS server: the server's id and the number it gave the connection, ``<server_id>/<client_id>``."""
-    holds: list["Hold"] | None = None
-    """What it holds of locks and permits."""
 
 
 class Held(Body, frozen=True):
@@ -199,21 +178,15 @@ class Heartbeat(Body, frozen=True):
     seen: int = 0
     connection: str | None = None
     """As in the hello; another one after the client has lost its connection and come back."""
-    holds: list["Hold"] | None = None
-    """Of locks and permits, all of them; None: says nothing of them."""
 
 
 class Pulse(Body, frozen=True):
-    """Answer to a heartbeat. *unknown*: open ids to be sent again; *not_held*: held ids the gateway does not know.
-
-    *unknown_holds*: ids of holds that are none (any more).
-    """
+    """Answer to a heartbeat. *unknown*: open ids to be sent again; *not_held*: held ids the gateway does not know."""
 
     ok: bool
     epoch: int
     unknown: list[str] = []
     not_held: list[str] = []
-    unknown_holds: list[str] = []
 
 
 class Bye(Body, frozen=True):
@@ -268,8 +241,6 @@ class WaitCondition(Body, frozen=True):
     generation: int | None = None
     source: str | None = None
     """kind event: only from this agent."""
-    lease_s: float | None = None
-    """kind lock, permits: to be granted by the gateway for so long; None: only reported, the thing is elsewhere."""
 
 
 class WaitOpen(Body, frozen=True):
@@ -286,10 +257,8 @@ class WaitOpen(Body, frozen=True):
     run: str | None = None
     need: Need = "all"
     timeout_s: float | None = None
-    cancel_mode: CancelMode = "interruptible"
+    cancel_mode: Literal["interruptible", "at_checkpoint", "never"] = "interruptible"
     reason: str | None = None
-    data: MaybeRaw = None
-    """kind approval: what whoever approves is shown."""
 
 
 class WaitClose(Body, frozen=True):
@@ -305,26 +274,6 @@ class RequestCancel(Body, frozen=True):
 
     id: str
     session: str | None = None
-
-
-class ResourceUnits(Body, frozen=True):
-    """So many units of a lock (it has one) or of a pool of permits."""
-
-    id: str
-    kind: Literal["lock", "permits"] = "lock"
-    units: int = 1
-
-
-class Hold(Body, frozen=True):
-    """What a session holds: *id* of the wait by which it was granted, and its fencing token."""
-
-    id: str
-    token: int
-    resources: list[ResourceUnits]
-    execution: str | None = None
-    strand: str | None = None
-    detached: bool = False
-    lease_s: float | None = None
 
 
 class ConfirmWait(Body, frozen=True):
