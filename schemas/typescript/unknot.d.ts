@@ -5,6 +5,28 @@
 /** Any JSON value. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
+/** What made a wait's need come true. *true*: conditions by index, *need* of them. */
+export interface Fulfilled {
+  true: number[];
+  fencing_token?: number | null;
+  lease_s?: number | null;
+  /** Default: {}. */
+  artifacts?: { [key: string]: Json };
+  decision?: "approved" | "denied" | null;
+}
+
+/** What a session holds: *id* of the wait by which it was granted, and its fencing token. */
+export interface Hold {
+  id: string;
+  token: number;
+  resources: ResourceUnits[];
+  execution?: string | null;
+  strand?: string | null;
+  /** Default: false. */
+  detached?: boolean;
+  lease_s?: number | null;
+}
+
 /** What happened, to whom, and what to do now. */
 export interface Error {
   code: string;
@@ -78,16 +100,18 @@ export interface Receipt {
   /** Default: false. */
   duplicate?: boolean;
   error?: Error | null;
+  lease_s?: number | null;
 }
 
 /** How a request or a wait ended; exactly one for each id. */
 export interface Outcome {
   request_id: string;
-  outcome: "cancelled" | "deadlock" | "expired" | "failed" | "over_limit" | "refused" | "reply" | "responder_lost" | "unreachable";
+  outcome: "approved" | "cancelled" | "deadlock" | "denied" | "expired" | "failed" | "granted" | "over_limit" | "produced" | "refused" | "reply" | "responder_lost" | "unreachable";
   handled: "maybe" | "no" | "yes";
   epoch: number;
   event?: Delivered | null;
   error?: Error | null;
+  fulfilled?: Fulfilled | null;
 }
 
 /**
@@ -126,6 +150,7 @@ export interface Hello {
   /** Default: 0. */
   seen?: number;
   connection?: string | null;
+  holds?: Hold[] | null;
 }
 
 /** An event in the hands of a session: its handler runs, or it has been deferred. */
@@ -160,11 +185,12 @@ export interface Heartbeat {
   /** Default: 0. */
   seen?: number;
   connection?: string | null;
+  holds?: Hold[] | null;
 }
 
 /**
  * Answer to a heartbeat. *unknown*: open ids to be sent again; *not_held*: held ids the gateway does
- * not know.
+ * not know. *unknown_holds*: ids of holds that are none (any more).
  */
 export interface Pulse {
   ok: boolean;
@@ -173,6 +199,8 @@ export interface Pulse {
   unknown?: string[];
   /** Default: []. */
   not_held?: string[];
+  /** Default: []. */
+  unknown_holds?: string[];
 }
 
 /** No new work for this session; it ends when what it holds has ended, or after drain_s (0: now). */
@@ -230,6 +258,7 @@ export interface WaitCondition {
   units?: number;
   generation?: number | null;
   source?: string | null;
+  lease_s?: number | null;
 }
 
 /** An execution cannot go on until *need* of *on* are true. */
@@ -251,6 +280,7 @@ export interface WaitOpen {
   /** Default: "interruptible". */
   cancel_mode?: "at_checkpoint" | "interruptible" | "never";
   reason?: string | null;
+  data?: Json;
 }
 
 /** The wait ended on the agent's side; an older generation changes nothing. */
@@ -360,6 +390,191 @@ export interface BlockedBehind {
   waits: string[];
 }
 
+/** So many units of a lock (it has one) or of a pool of permits. */
+export interface ResourceUnits {
+  id: string;
+  /** Default: "lock". */
+  kind?: "lock" | "permits";
+  /** Default: 1. */
+  units?: number;
+}
+
+/** Grant all of *resources* or none: a wait with need all. Outcome ``granted``. */
+export interface LockAcquire {
+  id: string;
+  session: string;
+  resources: ResourceUnits[];
+  execution?: string | null;
+  strand?: string | null;
+  /** Default: false. */
+  detached?: boolean;
+  run?: string | null;
+  lease_s?: number | null;
+  timeout_s?: number | null;
+  /** Default: "interruptible". */
+  cancel_mode?: "at_checkpoint" | "interruptible" | "never";
+  reason?: string | null;
+}
+
+/** The lease of the hold *id* begins anew. */
+export interface LockRenew {
+  id: string;
+  token: number;
+  lease_s?: number | null;
+  session?: string | null;
+}
+
+/** What *id* holds is given back. */
+export interface LockRelease {
+  id: string;
+  token?: number | null;
+  session?: string | null;
+}
+
+/** Is *token* still the one of a live hold of *resource*? Asked by whoever writes under a lock. */
+export interface LockCheck {
+  resource: string;
+  token: number;
+  session?: string | null;
+}
+
+/** There are *capacity* permits in the pool *id*; said again: so many from now on. */
+export interface PoolDeclare {
+  id: string;
+  capacity: number;
+  session?: string | null;
+}
+
+/** This execution may produce the artifact *id*. */
+export interface ArtifactDeclare {
+  id: string;
+  session: string;
+  execution?: string | null;
+  strand?: string | null;
+  /** Default: false. */
+  detached?: boolean;
+}
+
+/** This execution will not produce it. */
+export interface ArtifactWithdraw {
+  id: string;
+  session: string;
+  execution?: string | null;
+  strand?: string | null;
+}
+
+/** The token of a hold of *resource*. */
+export interface FencingToken {
+  resource: string;
+  token: number;
+}
+
+/** The artifact *id* is there, for ever; with *token* only while that hold is live. */
+export interface ArtifactPublish {
+  id: string;
+  session: string;
+  data?: Json;
+  token?: FencingToken | null;
+}
+
+/** The artifact *id* may be produced anew. */
+export interface ArtifactForget {
+  id: string;
+  session?: string | null;
+}
+
+/** Wait for one artifact: a wait with one condition. Outcome ``produced``. */
+export interface ArtifactWait {
+  id: string;
+  session: string;
+  artifact: string;
+  execution?: string | null;
+  strand?: string | null;
+  /** Default: false. */
+  detached?: boolean;
+  run?: string | null;
+  timeout_s?: number | null;
+  /** Default: "interruptible". */
+  cancel_mode?: "at_checkpoint" | "interruptible" | "never";
+  reason?: string | null;
+}
+
+/** Wait until *from* (``human:<name>`` or an agent) has decided. Outcome ``approved`` or ``denied``. */
+export interface ApprovalRequest {
+  id: string;
+  session: string;
+  from: string;
+  execution?: string | null;
+  strand?: string | null;
+  /** Default: false. */
+  detached?: boolean;
+  run?: string | null;
+  timeout_s?: number | null;
+  data?: Json;
+  reason?: string | null;
+}
+
+/** The decision on the approval *id*, by the agent that was asked. */
+export interface ApprovalResolve {
+  id: string;
+  decision: "approved" | "denied";
+  reason?: string | null;
+  session?: string | null;
+}
+
+/** An execution of an agent; None: its main. */
+export interface Holder {
+  agent: string;
+  execution?: string | null;
+}
+
+/**
+ * Who holds, or can produce or do, something outside: a report that waits without a lease rest on.
+ * *holder*: None: the sender's own *execution*. *until_s*: then it is forgotten.
+ */
+export interface HolderSet {
+  session: string;
+  kind: "artifact" | "lock" | "permits" | "task";
+  id: string;
+  holder?: Holder | null;
+  /** Default: 1. */
+  units?: number;
+  capacity?: number | null;
+  until_s?: number | null;
+  execution?: string | null;
+  strand?: string | null;
+  /** Default: false. */
+  detached?: boolean;
+}
+
+/** It does not any more. */
+export interface HolderClear {
+  session: string;
+  kind: "artifact" | "lock" | "permits" | "task";
+  id: string;
+  holder?: Holder | null;
+  execution?: string | null;
+  strand?: string | null;
+}
+
+/** Control ``lock.lapsed``: this is held no more; another may have it, with a higher token. */
+export interface Lapsed {
+  id: string;
+  resources: ResourceUnits[];
+  token: number;
+}
+
+/** Control and notice ``approval.requested``: *by* waits for the decision of *from*. */
+export interface ApprovalRequested {
+  id: string;
+  by: string;
+  from: string;
+  deadline_in_s: number;
+  data?: Json;
+  reason?: string | null;
+  run?: string | null;
+}
+
 /** Codes of errors so far; more may come. */
 export type ErrorCode =
   | "bad_request"
@@ -394,7 +609,14 @@ export type ErrorCode =
   | "stale_reply"
   | "pub_ack"
   | "unknown_wait"
-  | "stale_generation";
+  | "stale_generation"
+  | "unknown_pool"
+  | "over_capacity"
+  | "bad_units"
+  | "not_held"
+  | "stale_token"
+  | "unknown_approval"
+  | "denied";
 
 /** Subjects of what a client sends, with the prefix `unknot`. */
 export type SendSubject =
@@ -411,7 +633,21 @@ export type SendSubject =
   | `unknot.${string}.in.${string}.facts`
   | `unknot.${string}.in.${string}.wait.open`
   | `unknot.${string}.in.${string}.wait.close`
-  | `unknot.${string}.in.${string}.request.cancel`;
+  | `unknot.${string}.in.${string}.request.cancel`
+  | `unknot.${string}.in.${string}.lock.acquire`
+  | `unknot.${string}.in.${string}.lock.renew`
+  | `unknot.${string}.in.${string}.lock.release`
+  | `unknot.${string}.in.${string}.lock.check`
+  | `unknot.${string}.in.${string}.pool.declare`
+  | `unknot.${string}.in.${string}.artifact.declare`
+  | `unknot.${string}.in.${string}.artifact.withdraw`
+  | `unknot.${string}.in.${string}.artifact.publish`
+  | `unknot.${string}.in.${string}.artifact.forget`
+  | `unknot.${string}.in.${string}.artifact.wait`
+  | `unknot.${string}.in.${string}.approval.request`
+  | `unknot.${string}.in.${string}.approval.resolve`
+  | `unknot.${string}.in.${string}.holder.set`
+  | `unknot.${string}.in.${string}.holder.clear`;
 
 /** Subjects of what a client receives, with the prefix `unknot`. */
 export type ReceiveSubject =
@@ -422,11 +658,14 @@ export type ReceiveSubject =
   | `unknot.${string}.out.${string}.${string}.control.session.replaced`
   | `unknot.${string}.out.${string}.${string}.control.agent.wait.deadlock_detected`
   | `unknot.${string}.out.${string}.${string}.control.agent.wait.blocked_behind`
+  | `unknot.${string}.out.${string}.${string}.control.lock.lapsed`
+  | `unknot.${string}.out.${string}.${string}.control.approval.requested`
   | `unknot.${string}.channel.${string}.${string}`
   | `unknot.${string}.topic.${string}`
   | `unknot.${string}.notice.agent.wait.deadlock_detected`
   | `unknot.${string}.notice.agent.wait.blocked_behind`
   | `unknot.${string}.notice.agent.pools_differ`
+  | `unknot.${string}.notice.approval.requested`
   | `unknot.${string}.notice.agent.over_limit`;
 
 /** Body of each operation, and what answers it on the NATS reply subject. */
@@ -529,6 +768,104 @@ export interface Operations {
     body: RequestCancel;
     answer: Receipt;
   };
+  /** Grant locks and permits, all or none. */
+  "lock.acquire": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.lock.acquire`;
+    body: LockAcquire;
+    answer: Receipt;
+  };
+  /** A lease begins anew. */
+  "lock.renew": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.lock.renew`;
+    body: LockRenew;
+    answer: Receipt;
+  };
+  /** What is held is given back. */
+  "lock.release": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.lock.release`;
+    body: LockRelease;
+    answer: Receipt;
+  };
+  /** Is this fencing token still good?. */
+  "lock.check": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.lock.check`;
+    body: LockCheck;
+    answer: Receipt;
+  };
+  /** How many permits there are. */
+  "pool.declare": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.pool.declare`;
+    body: PoolDeclare;
+    answer: Receipt;
+  };
+  /** An execution may produce an artifact. */
+  "artifact.declare": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.artifact.declare`;
+    body: ArtifactDeclare;
+    answer: Receipt;
+  };
+  /** An execution will not produce it. */
+  "artifact.withdraw": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.artifact.withdraw`;
+    body: ArtifactWithdraw;
+    answer: Receipt;
+  };
+  /** An artifact is there. */
+  "artifact.publish": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.artifact.publish`;
+    body: ArtifactPublish;
+    answer: Receipt;
+  };
+  /** An artifact may be produced anew. */
+  "artifact.forget": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.artifact.forget`;
+    body: ArtifactForget;
+    answer: Receipt;
+  };
+  /** Wait for an artifact. */
+  "artifact.wait": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.artifact.wait`;
+    body: ArtifactWait;
+    answer: Receipt;
+  };
+  /** Wait for a decision. */
+  "approval.request": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.approval.request`;
+    body: ApprovalRequest;
+    answer: Receipt;
+  };
+  /** The decision of the agent that was asked. */
+  "approval.resolve": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.approval.resolve`;
+    body: ApprovalResolve;
+    answer: Receipt;
+  };
+  /** Who holds something outside. */
+  "holder.set": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.holder.set`;
+    body: HolderSet;
+    answer: Receipt;
+  };
+  /** It is held no more. */
+  "holder.clear": {
+    does: "send";
+    subject: `unknot.${string}.in.${string}.holder.clear`;
+    body: HolderClear;
+    answer: Receipt;
+  };
   /** A delivered event; the NATS reply subject of a request is where its answer goes. */
   "event": {
     does: "receive";
@@ -578,6 +915,20 @@ export interface Operations {
     body: BlockedBehind;
     answer: null;
   };
+  /** A lease is over. */
+  "control.lock.lapsed": {
+    does: "receive";
+    subject: `unknot.${string}.out.${string}.${string}.control.lock.lapsed`;
+    body: Lapsed;
+    answer: null;
+  };
+  /** A decision of this agent is waited for. */
+  "control.approval.requested": {
+    does: "receive";
+    subject: `unknot.${string}.out.${string}.${string}.control.approval.requested`;
+    body: ApprovalRequested;
+    answer: null;
+  };
   /** A one-way event for all members. */
   "channel": {
     does: "receive";
@@ -611,6 +962,13 @@ export interface Operations {
     does: "receive";
     subject: `unknot.${string}.notice.agent.pools_differ`;
     body: PoolsDiffer;
+    answer: null;
+  };
+  /** For monitors: A decision of this agent is waited for. */
+  "notice.approval.requested": {
+    does: "receive";
+    subject: `unknot.${string}.notice.approval.requested`;
+    body: ApprovalRequested;
     answer: null;
   };
   /** For monitors: An agent sends more than it may, and is shed. */

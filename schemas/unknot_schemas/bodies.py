@@ -1,15 +1,15 @@
 """Bodies of the wire, version 1. JSON; unknown fields are ignored; ``data`` stays raw bytes."""
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Literal
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, field
 
-NULL: Final = Raw(b"null")
+from unknot_schemas import base
+from unknot_schemas.base import MaybeRaw
+from unknot_schemas.holds import Fulfilled, Hold
 
-if TYPE_CHECKING:
-    MaybeRaw = Raw | None
-else:
-    MaybeRaw = Raw  # msgspec reads no Raw inside a union; what is absent stays None
+NULL = base.NULL
+Body = base.Body
 
 OutcomeKind = Literal[
     "reply",
@@ -21,14 +21,15 @@ OutcomeKind = Literal[
     "refused",
     "cancelled",
     "over_limit",
+    "granted",
+    "produced",
+    "approved",
+    "denied",
 ]
 Handled = Literal["no", "maybe", "yes"]
 """no: never delivered; yes: answered or reported running; maybe: delivered, else."""
 Need = Literal["all", "any"] | int
-
-
-class Body(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Base of all bodies: immutable, defaults left out of the JSON."""
+CancelMode = Literal["interruptible", "at_checkpoint", "never"]
 
 
 class Error(Body, frozen=True):
@@ -104,6 +105,8 @@ class Receipt(Body, frozen=True):
     timeout_s: float | None = None
     duplicate: bool = False
     error: Error | None = None
+    lease_s: float | None = None
+    """Of a lease that was renewed: how long it lasts from now on."""
 
 
 class Outcome(Body, frozen=True):
@@ -115,6 +118,7 @@ class Outcome(Body, frozen=True):
     epoch: int
     event: Delivered | None = None
     error: Error | None = None
+    fulfilled: Fulfilled | None = None
 
 
 class Pool(Body, frozen=True):
@@ -146,6 +150,8 @@ class Hello(Body, frozen=True):
     seen: int = 0
     connection: str | None = None
     """To the NATS server: the server's id and the number it gave the connection, ``<server_id>/<client_id>``."""
+    holds: list[Hold] | None = None
+    """What it holds of locks and permits."""
 
 
 class Held(Body, frozen=True):
@@ -178,15 +184,21 @@ class Heartbeat(Body, frozen=True):
     seen: int = 0
     connection: str | None = None
     """As in the hello; another one after the client has lost its connection and come back."""
+    holds: list[Hold] | None = None
+    """Of locks and permits, all of them; None: says nothing of them."""
 
 
 class Pulse(Body, frozen=True):
-    """Answer to a heartbeat. *unknown*: open ids to be sent again; *not_held*: held ids the gateway does not know."""
+    """Answer to a heartbeat. *unknown*: open ids to be sent again; *not_held*: held ids the gateway does not know.
+
+    *unknown_holds*: ids of holds that are none (any more).
+    """
 
     ok: bool
     epoch: int
     unknown: list[str] = []
     not_held: list[str] = []
+    unknown_holds: list[str] = []
 
 
 class Bye(Body, frozen=True):
@@ -241,6 +253,8 @@ class WaitCondition(Body, frozen=True):
     generation: int | None = None
     source: str | None = None
     """kind event: only from this agent."""
+    lease_s: float | None = None
+    """kind lock, permits: to be granted by the gateway for so long; None: only reported, the thing is elsewhere."""
 
 
 class WaitOpen(Body, frozen=True):
@@ -257,8 +271,10 @@ class WaitOpen(Body, frozen=True):
     run: str | None = None
     need: Need = "all"
     timeout_s: float | None = None
-    cancel_mode: Literal["interruptible", "at_checkpoint", "never"] = "interruptible"
+    cancel_mode: CancelMode = "interruptible"
     reason: str | None = None
+    data: MaybeRaw = None
+    """kind approval: what whoever approves is shown."""
 
 
 class WaitClose(Body, frozen=True):

@@ -46,6 +46,15 @@ PUB_ACK: Final = "pub_ack"
 UNKNOWN_WAIT: Final = "unknown_wait"
 STALE_GENERATION: Final = "stale_generation"
 
+# Resources.
+UNKNOWN_POOL: Final = "unknown_pool"
+OVER_CAPACITY: Final = "over_capacity"
+BAD_UNITS: Final = "bad_units"
+NOT_HELD: Final = "not_held"
+STALE_TOKEN: Final = "stale_token"
+UNKNOWN_APPROVAL: Final = "unknown_approval"
+DENIED: Final = "denied"
+
 OUTCOMES: Final = (
     "reply",
     "failed",
@@ -56,5 +65,9 @@ OUTCOMES: Final = (
     "refused",
     "cancelled",
     "over_limit",
+    "granted",
+    "produced",
+    "approved",
+    "denied",
 )
-"""How a blocking request ends; each ends in exactly one."""
+"""How a blocking request or a wait ends; each ends in exactly one. The last four: waits only."""

@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, Raw, defstruct
 from msgspec.json import schema_components
 from msgspec.structs import FieldInfo, fields
 
-from unknot_schemas import bodies, export_asyncapi, export_typescript
+from unknot_schemas import bodies, export_asyncapi, export_typescript, holds, resources
 
 BODIES: Final = Path("json/bodies.json")
 ASYNCAPI: Final = Path("asyncapi.json")
@@ -24,7 +24,7 @@ def all_bodies() -> list[type[bodies.Body]]:
     """Every body of the wire."""
     return [
         found
-        for found in vars(bodies).values()
+        for found in {**vars(bodies), **vars(holds), **vars(resources)}.values()
         if isinstance(found, type) and issubclass(found, bodies.Body) and found is not bodies.Body
     ]
 

@@ -5,7 +5,7 @@ from typing import Final, Literal, cast
 
 from msgspec import Struct
 
-from unknot_schemas import bodies, subjects
+from unknot_schemas import bodies, resources, subjects
 from unknot_schemas.subjects import EVENT_VERBS, SESSION_VERBS, Subjects
 
 Does = Literal["send", "receive"]
@@ -37,6 +37,20 @@ _VERBS: Final[dict[str, tuple[type[bodies.Body], str]]] = {
     "wait.open": (bodies.WaitOpen, "An execution cannot go on until something is true"),
     "wait.close": (bodies.WaitClose, "A wait has ended on the agent's side"),
     "request.cancel": (bodies.RequestCancel, "The answer is not wanted any more"),
+    "lock.acquire": (resources.LockAcquire, "Grant locks and permits, all or none"),
+    "lock.renew": (resources.LockRenew, "A lease begins anew"),
+    "lock.release": (resources.LockRelease, "What is held is given back"),
+    "lock.check": (resources.LockCheck, "Is this fencing token still good?"),
+    "pool.declare": (resources.PoolDeclare, "How many permits there are"),
+    "artifact.declare": (resources.ArtifactDeclare, "An execution may produce an artifact"),
+    "artifact.withdraw": (resources.ArtifactWithdraw, "An execution will not produce it"),
+    "artifact.publish": (resources.ArtifactPublish, "An artifact is there"),
+    "artifact.forget": (resources.ArtifactForget, "An artifact may be produced anew"),
+    "artifact.wait": (resources.ArtifactWait, "Wait for an artifact"),
+    "approval.request": (resources.ApprovalRequest, "Wait for a decision"),
+    "approval.resolve": (resources.ApprovalResolve, "The decision of the agent that was asked"),
+    "holder.set": (resources.HolderSet, "Who holds something outside"),
+    "holder.clear": (resources.HolderClear, "It is held no more"),
 }
 _ANSWERS: Final[dict[str, type[bodies.Body]]] = {
     "hello": bodies.Welcome,
@@ -50,11 +64,14 @@ _CONTROLS: Final[dict[str, tuple[type[bodies.Body], str]]] = {
     subjects.CONTROL_REPLACED: (bodies.Replaced, "Another session has taken this one's place"),
     subjects.CONTROL_DEADLOCK: (bodies.DeadlockDetected, "Waits that can never end, one of them here"),
     subjects.CONTROL_BLOCKED_BEHIND: (bodies.BlockedBehind, "What these waits hang on is deadlocked"),
+    subjects.CONTROL_LAPSED: (resources.Lapsed, "A lease is over"),
+    subjects.CONTROL_APPROVAL: (resources.ApprovalRequested, "A decision of this agent is waited for"),
 }
 _NOTICES: Final[dict[str, tuple[type[bodies.Body], str]]] = {
     subjects.CONTROL_DEADLOCK: _CONTROLS[subjects.CONTROL_DEADLOCK],
     subjects.CONTROL_BLOCKED_BEHIND: _CONTROLS[subjects.CONTROL_BLOCKED_BEHIND],
     subjects.NOTICE_POOLS_DIFFER: (bodies.PoolsDiffer, "Sessions of one agent serve different types"),
+    subjects.CONTROL_APPROVAL: _CONTROLS[subjects.CONTROL_APPROVAL],
     subjects.NOTICE_OVER_LIMIT: (bodies.OverLimit, "An agent sends more than it may, and is shed"),
 }
 

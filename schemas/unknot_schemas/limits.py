@@ -49,3 +49,10 @@ DISCONNECT_GRACE_S: Final = 1.0
 """Silence after which a session is lost whose connection has ended, where the gateway hears of that."""
 REPORTED_ENTRIES_MAX: Final = 64
 """Entries of each list in a deadlock event; full counts stand beside them."""
+
+LEASE_DEFAULT_S: Final = 30.0
+"""Of a hold whose lease is not named, or cannot be read."""
+LEASE_MIN_S: Final = 1.0
+LEASE_MAX_S: Final = 3600.0
+UNITS_MAX: Final = 1_000_000_000
+"""Units of one condition, and permits of one pool."""

@@ -1,6 +1,6 @@
 """Subjects of the wire: builders for both sides, one parser for what the gateway reads."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -24,17 +24,33 @@ Verb = Literal[
     "wait.open",
     "wait.close",
     "request.cancel",
+    "lock.acquire",
+    "lock.renew",
+    "lock.release",
+    "lock.check",
+    "pool.declare",
+    "artifact.declare",
+    "artifact.withdraw",
+    "artifact.publish",
+    "artifact.forget",
+    "artifact.wait",
+    "approval.request",
+    "approval.resolve",
+    "holder.set",
+    "holder.clear",
 ]
 EVENT_VERBS: Final = frozenset({"send", "ask", "request"})
-SESSION_VERBS: Final = frozenset(
-    {"hello", "heartbeat", "bye", "done", "defer", "facts", "wait.open", "wait.close", "request.cancel"}
-)
+SESSION_VERBS: Final = frozenset(get_args(Verb)) - EVENT_VERBS - {"publish", "reply"}
+WAIT_VERBS: Final = frozenset({"wait.open", "lock.acquire", "artifact.wait", "approval.request"})
+"""What opens a wait."""
 
 CONTROL_CONFIRM: Final = "confirm"
 CONTROL_ABANDONED: Final = "request.abandoned"
 CONTROL_REPLACED: Final = "session.replaced"
 CONTROL_DEADLOCK: Final = "agent.wait.deadlock_detected"
 CONTROL_BLOCKED_BEHIND: Final = "agent.wait.blocked_behind"
+CONTROL_LAPSED: Final = "lock.lapsed"
+CONTROL_APPROVAL: Final = "approval.requested"
 NOTICE_OVER_LIMIT: Final = "agent.over_limit"
 NOTICE_POOLS_DIFFER: Final = "agent.pools_differ"
 """Notices are for monitors alone."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.house.tree import ROOT
-from unknot_schemas import Subjects, bodies, errors
+from unknot_schemas import Subjects, bodies, errors, holds, resources
 from unknot_schemas.subjects import Inbound
 
 pytestmark = pytest.mark.once
@@ -19,8 +19,9 @@ pytestmark = pytest.mark.once
 COMMITTED = ROOT / "schemas"
 FILES = ("json/bodies.json", "asyncapi.json", "typescript/unknot.d.ts")
 BODIES = {
-    name: found
-    for name, found in vars(bodies).items()
+    found.__name__: found
+    for module in (bodies, holds, resources)
+    for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, bodies.Body) and found is not bodies.Body
 }
 EXAMPLES = {

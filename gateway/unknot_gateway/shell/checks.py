@@ -1,11 +1,11 @@
 """What a body must keep beyond its types: sizes, nesting, ids. Raises BadInput, which says what to do."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from unknot_schemas import bodies, errors, ids, limits
+from unknot_schemas import bodies, errors, holds, ids, limits, resources
 
 _is_id: Final = ids.is_id
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -75,6 +75,7 @@ def check_body(body: bodies.Body) -> None:
             _check_connection(body.connection)
             _check_ids("open", body.open)
             _check_ids("held", (held.id for held in body.held), len(body.held))
+            _check_holds(body.holds)
         case bodies.Done() | bodies.Defer():
             _check_ids("ids", body.ids)
             _check_id("by", getattr(body, "by", None))
@@ -85,7 +86,7 @@ def check_body(body: bodies.Body) -> None:
         case bodies.WaitClose() | bodies.RequestCancel():
             _check_id("id", body.id)
         case _:
-            pass
+            check_resources(body)
 
 
 def _check_hello(hello: bodies.Hello) -> None:
@@ -95,6 +96,7 @@ def _check_hello(hello: bodies.Hello) -> None:
     held = hello.held or []
     _check_ids("held", (one.id for one in held), len(held))
     _check_ids("answered", hello.answered or ())
+    _check_holds(hello.holds)
     channels = hello.channels or []
     _check_count("channels", len(channels), limits.CHANNELS_MAX)
     for channel in channels:
@@ -143,6 +145,57 @@ def _check_condition(condition: bodies.WaitCondition) -> None:
         raise BadInput(
             errors.BAD_ID,
             f"{what}: an id has at most {limits.CONDITION_ID_CHARS_MAX} characters, no control characters",
+        )
+
+
+def _check_holds(named: Sequence[holds.Hold] | None) -> None:
+    _check_count("holds", len(named or ()), limits.NAMED_IDS_MAX)
+    for hold in named or ():
+        check_resources(hold)
+
+
+def check_resources(body: bodies.Body) -> None:
+    """Ids and lengths of what is said about locks, permits, artifacts and approvals."""
+    for name in ("execution", "strand", "run"):
+        _check_id(name, getattr(body, name, None))
+    match body:
+        case resources.LockAcquire() | holds.Hold():
+            _check_id("id", body.id)
+            _check_count("resources", len(body.resources), limits.CONDITIONS_MAX)
+            for wanted in body.resources:
+                _check_name("resources", wanted.id)
+        case resources.LockRenew() | resources.LockRelease() | resources.ApprovalResolve():
+            _check_id("id", body.id)
+        case resources.ArtifactWait():
+            _check_id("id", body.id)
+            _check_name("artifact", body.artifact)
+        case resources.ApprovalRequest():
+            _check_id("id", body.id)
+            _check_name("from", body.from_)
+        case resources.LockCheck():
+            _check_name("resource", body.resource)
+        case resources.HolderSet() | resources.HolderClear():
+            _check_name("id", body.id)
+            if body.holder is not None:
+                _check_holder(body.holder)
+        case _ if (named := getattr(body, "id", None)) is not None:
+            _check_name("id", named)
+        case _:
+            pass
+
+
+def _check_holder(holder: resources.Holder) -> None:
+    if ids.agent_id(holder.agent) is None:
+        raise BadInput(errors.BAD_ID, f"holder: {holder.agent[:80]!r} cannot name an agent")
+    _check_id("holder: execution", holder.execution)
+
+
+def _check_name(field: str, value: str) -> None:
+    """Names of things outside the id alphabet."""
+    if not value or len(value) > limits.CONDITION_ID_CHARS_MAX or not _PRINTABLE.fullmatch(value):
+        raise BadInput(
+            errors.BAD_ID,
+            f"{field}: a name has 1 to {limits.CONDITION_ID_CHARS_MAX} characters, no control characters",
         )
 
 

@@ -27,8 +27,13 @@ from unknot_gateway.shell.limits import (
 )
 from unknot_gateway.shell.parsing import Incoming
 from unknot_schemas.ids import ALIAS
+from unknot_schemas.subjects import EVENT_VERBS, WAIT_VERBS
 
-NEW_WORK: Final = frozenset({"send", "ask", "request", "publish", "wait.open"})
+NEW_WORK: Final = (
+    EVENT_VERBS
+    | WAIT_VERBS
+    | {"publish", "pool.declare", "artifact.declare", "artifact.publish", "holder.set"}
+)
 
 
 class Excess(Struct, gc=False):
@@ -141,7 +146,9 @@ class Inbox:
     def _is_new_work(self, subject: str) -> bool:
         words = subject[self._sender_at :].split(".", 3)
         verb = words[1] if len(words) > 1 else ""
-        return (verb in NEW_WORK and words[1:] != ["request", "cancel"]) or words[1:] == ["wait", "open"]
+        if verb in NEW_WORK:
+            return words[1:] != ["request", "cancel"]
+        return len(words) == 3 and f"{verb}.{words[2]}" in NEW_WORK
 
     def _within_rate(self, message: Incoming, rate: float) -> bool:
         if not self._is_new_work(message.subject):

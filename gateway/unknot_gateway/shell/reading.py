@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from unknot_gateway.shell.checks import BadInput, check_body, check_envelope, check_json
-from unknot_schemas import bodies, errors, ids, limits
+from unknot_schemas import bodies, errors, ids, limits, resources
 
 _EMPTY: Final = bodies.Envelope()
 _MISSES_SESSION: Final = "required field `session`"
@@ -50,6 +50,20 @@ _bodies: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     "wait.open": msgspec.json.Decoder(bodies.WaitOpen),
     "wait.close": msgspec.json.Decoder(bodies.WaitClose),
     "request.cancel": msgspec.json.Decoder(bodies.RequestCancel),
+    "lock.acquire": msgspec.json.Decoder(resources.LockAcquire),
+    "lock.renew": msgspec.json.Decoder(resources.LockRenew),
+    "lock.release": msgspec.json.Decoder(resources.LockRelease),
+    "lock.check": msgspec.json.Decoder(resources.LockCheck),
+    "pool.declare": msgspec.json.Decoder(resources.PoolDeclare),
+    "artifact.declare": msgspec.json.Decoder(resources.ArtifactDeclare),
+    "artifact.withdraw": msgspec.json.Decoder(resources.ArtifactWithdraw),
+    "artifact.publish": msgspec.json.Decoder(resources.ArtifactPublish),
+    "artifact.forget": msgspec.json.Decoder(resources.ArtifactForget),
+    "artifact.wait": msgspec.json.Decoder(resources.ArtifactWait),
+    "approval.request": msgspec.json.Decoder(resources.ApprovalRequest),
+    "approval.resolve": msgspec.json.Decoder(resources.ApprovalResolve),
+    "holder.set": msgspec.json.Decoder(resources.HolderSet),
+    "holder.clear": msgspec.json.Decoder(resources.HolderClear),
 }
 
 
