@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.gateway import ROOT, paths
+from unknot_gateway.cli import main
 from unknot_gateway.cli.conformance.examination import LAWS
 from unknot_gateway.cli.conformance.frames import Frame, Parser
 
@@ -96,7 +98,7 @@ BREAKS = [
     ),
     (
         {"silent_on_copies": "lost.answer", "forgets_answers": "restart.answered"},
-        ["lost.*", "restart.answered"],
+        ["lost.answer", "restart.answered"],
     ),
 ]
 
@@ -123,16 +125,16 @@ async def test_a_program_that_ends_or_says_nothing_breaks_every_law() -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["--only", "no.such.law", "--", "true"], ["--", "no-such-command-of-theirs"]]
 )
-async def test_wrong_usage_is_code_2_and_prints_nothing(arguments: list[str]) -> None:
-    code, out, err = await conformance(*arguments)
-    assert (code, out) == (2, "")
-    assert err
+def test_wrong_usage_is_code_2_and_prints_nothing(arguments: list[str]) -> None:
+    done = CliRunner().invoke(main, ["conformance", *arguments])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr
 
 
-async def test_every_law_is_listed_and_stands_in_the_document() -> None:
-    code, out, _ = await conformance("--list", "--json")
-    listed = {row["law"]: row["about"] for row in json.loads(out)}
-    assert code == 0
+def test_every_law_is_listed_and_stands_in_the_document() -> None:
+    done = CliRunner().invoke(main, ["conformance", "--list", "--json"])
+    listed = {row["law"]: row["about"] for row in json.loads(done.stdout)}
+    assert done.exit_code == 0
     assert listed == {law.name: law.about for law in LAWS}
     document = (ROOT / "docs" / "conformance.md").read_text()
     table = dict(re.findall(r"^\| `([a-z]+\.[a-z_]+)` \| ([^|]*) \|$", document, re.MULTILINE))
