@@ -61,6 +61,7 @@ class Claims:
             self._t.waiting.started(leg, None)
             return claim
         leg.pool, leg.strand, before.pool, before.strand = before.pool, before.strand, None, None
+        leg.delivered_at = before.delivered_at
         if leg.pool is None and (pool := _free(pool_for(session, leg.message.type))) is not None:
             leg.pool = pool
             pool.used += 1
@@ -75,10 +76,11 @@ class Claims:
         assert leg.session is not None
         leg.session.claims[leg.message.id] = "answered"
 
-    def answered(self, session: Session, event_id: EventId) -> None:
-        """*session* has answered what it had deferred: sent again, it is answered again."""
-        if session.claims.get(event_id) == "deferred":
-            session.claims[event_id] = "answered"
+    def answered(self, sessions: Iterable[Session], event_id: EventId) -> None:
+        """One of *sessions* has answered what it had deferred: sent again, it is answered again."""
+        for session in sessions:
+            if session.claims.get(event_id) == "deferred":
+                session.claims[event_id] = "answered"
 
     def deferred(self, session: Session, event_id: EventId) -> None:
         """The handler has returned, and the answer is promised."""

@@ -174,7 +174,7 @@ class Dispatch:
         leg.state = "unheard"
         message.was_delivered = False
         self._t.waiting.update(message)
-        if retry_at > message.opened_at + patience_s(message):
+        if retry_at > max(message.opened_at + patience_s(message), self._reconcile.expects_until):
             return False
         leg.has_timer = True
         self._t.deadlines.set("hint", (message.id, leg.agent.id), retry_at)

@@ -31,7 +31,7 @@ class Groups:
             if len(self._groups) >= self._t.limits.groups_max:
                 return bodies.Error(errors.OVER_LIMIT, "too many groups are open", {"retry_after_s": 1.0})
             group = Group(asked.id, message.source, place, asked.n, asked.need, now)
-            self._groups[key] = group
+            self._groups[key] = message.source.groups[asked.id] = group
         elif (group.n, group.need, group.place) != (asked.n, asked.need, place) or group.arrived >= group.n:
             return bodies.Error(
                 errors.GROUP_CONFLICT,
@@ -74,8 +74,8 @@ class Groups:
 
     def end_session(self, session: Session) -> None:
         """The groups of *session* are over."""
-        for key in [key for key in self._groups if key[0] == session.generation]:
-            self._drop(key)
+        for group_id in list(session.groups):
+            self._drop((session.generation, group_id))
 
     def forget(self, key: tuple[int, str]) -> None:
         """A group whose members never all came is remembered no longer, unless one of them is open."""
@@ -85,6 +85,7 @@ class Groups:
 
     def _drop(self, key: tuple[int, str]) -> None:
         group = self._groups.pop(key)
+        group.session.groups.pop(group.id, None)
         self._t.deadlines.drop("group", key)
         if group.wait is not None:
             self._t.waiting.close(group.wait)

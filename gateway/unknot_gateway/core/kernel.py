@@ -261,6 +261,8 @@ class Kernel:
                 self.reception.idle(session, now)
             case "claims":
                 self.claims.expire(session, now)
+            case "reconcile":
+                self.reconcile.gone(session)
             case "gone":
                 self.reception.disconnected(session, now)
             case _:

@@ -21,13 +21,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     tokens_max: int = 100_000
     """Session tokens remembered as used, oldest first out."""
     reconcile_s: float = 10.0
-    """Since the epoch's first fact: who resumes later than two usual heartbeats holds nobody up."""
+    """Since the epoch's first fact: who resumes later than two usual heartbeats holds nobody up. Who resumes in time
+    is waited for as long again, to be heard."""
     claims_max: int = 20_000
     """Events from before the epoch that one session may hold or have answered: all that a hello can name."""
     asks_again_max: int = 3
     """How often an answer that may be lost is asked for: the asking, or what comes of it, may be lost as well."""
     parked_replies_max: int = 10_000
     """Answers kept after an epoch change until their requests are sent again, oldest first out."""
+    parked_bytes_max: int = 64 * 1024 * 1024
+    """Bytes of them, likewise."""
     remembered_max: int = 100_000
     """Closed ids, oldest first out."""
     remembered_s: float = 30.0

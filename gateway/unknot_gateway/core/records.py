@@ -91,6 +91,7 @@ class Session(Struct, eq=False):
     held: "dict[EventId, Leg]" = field(default_factory=dict)
     open: "dict[EventId, Message | OpenWait]" = field(default_factory=dict)
     strands: dict[tuple[ExecutionId, StrandId], Strand] = field(default_factory=dict)
+    groups: "dict[str, Group]" = field(default_factory=dict)
     void: dict[str, int] = field(default_factory=dict)
     """Waits that ended, or whose close came first: the generation up to which an open is void."""
     claims: dict[EventId, Literal["running", "deferred", "answered"]] = field(default_factory=dict)

@@ -58,12 +58,14 @@ class Settle:
     def given(self, fact: ReplySeen, now: float) -> bool:
         """An answer that ends nothing frees the slot of the handler that gave it; False if its agent holds none."""
         request_id = fact.request_id
+        agent = self._t.sessions.agents.get(fact.agent)
         session = self._t.sessions.find(fact.agent, fact.envelope.session)
         if session is not None:
-            self._claims.answered(session, request_id)
+            self._claims.answered((session,), request_id)
             held = session.held.get(request_id)
         else:
-            held = held_by(self._t.sessions.agents.get(fact.agent), request_id)
+            self._claims.answered(agent.sessions.values() if agent is not None else (), request_id)
+            held = held_by(agent, request_id)
         if held is None or held.message.verb == "send":
             return False
         if fact.envelope.done and held.state == "running":
