@@ -63,7 +63,14 @@ class MessageParser(Parser):
             reply = words[3] if len(words) - bool(head_size) > 4 else b""
             put = puts.get(words[2])
             if put is not None:
-                put(Incoming(_text(words[1]), _text(reply), body, status(header) if header else None))
+                put(
+                    Incoming(
+                        _text(words[1]),
+                        reply.decode("utf-8", "replace"),
+                        body,
+                        status(header) if header else None,
+                    )
+                )
             else:
                 await self.nc._process_msg(int(words[2]), words[1], reply, body, _sound(header))
                 if self.buf is not buffer:
