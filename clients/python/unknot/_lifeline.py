@@ -88,9 +88,12 @@ class Lifeline:
     async def drain(self, at_most_s: float) -> None:
         """Take no new work; return when what is held has been answered, or *at_most_s* seconds are over."""
         session = self._session
-        session.post("bye", bodies.Bye(session.token, at_most_s))
         try:
             async with asyncio.timeout(at_most_s):
+                if session.transport.is_up:
+                    await self._call("bye", bodies.Bye(session.token, at_most_s), BYE_S)
+                for _ in range(2):  # what was delivered before the gateway took the bye is handed over
+                    await asyncio.sleep(0)
                 await session.running.emptied()
         except TimeoutError:
             left = len(session.running.held)

@@ -138,7 +138,8 @@ class Running:
         """Nobody waits for the answer to *id* any more; None when it is not in hand (it may still come)."""
         work = self.held.get(id)
         if work is not None:
-            work.abandon(reason)
+            if work.event.requires_response:  # after its restart the gateway knows no more than the id
+                work.abandon(reason)
         elif id not in self._answers:
             self._give_up(id, until)
         return work

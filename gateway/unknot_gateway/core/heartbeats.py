@@ -2,7 +2,7 @@
 
 from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.dispatch import Dispatch
-from unknot_gateway.core.effects import Answer
+from unknot_gateway.core.effects import Answer, SendControl
 from unknot_gateway.core.intake import Intake, forgotten
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
@@ -11,6 +11,7 @@ from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors, limits
 from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.subjects import CONTROL_ABANDONED
 
 
 class Heartbeats:
@@ -114,9 +115,19 @@ class Heartbeats:
                 leg.omitted = 0
                 leg.message.reported_running = True
                 self._settle.reported(session, leg.message.id, state, now)
+                if leg.is_claim and leg.delivered_at + self._t.config.session_loss_s <= now:
+                    self._abandon(session, leg)
             elif complete and leg.delivered_at <= old and leg.number not in session.unseen:
                 self._omitted(session, leg, now)
         return not_held
+
+    def _abandon(self, session: Session, leg: Leg) -> None:
+        """Who may have asked for what runs from before this epoch has had the time to ask again: say that nobody waits.
+
+        At every heartbeat that names it: this, too, may be lost.
+        """
+        body = bodies.Abandoned(leg.message.id, "cancelled")
+        self._t.out.append(SendControl(session.name, session.id, CONTROL_ABANDONED, body))
 
     def _claim_late(self, session: Session, named: list[bodies.Held], now: float) -> None:
         """What the gateway before had sent off when its sessions resumed is claimed by the first heartbeat with it."""
