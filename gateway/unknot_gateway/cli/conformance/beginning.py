@@ -9,13 +9,13 @@ from unknot_gateway.cli.conformance.record import Message, require
 from unknot_gateway.cli.conformance.stage import AGENT, ECHO, HEARTBEAT_S, SILENT, SLOTS, Stage
 from unknot_schemas.ids import is_id, matches
 
-_HELLO_S: Final = 20.0
+_HELLO_S: Final = 30.0
 """For a program's start, whatever language it is in."""
 _TOKEN_CHARS: Final = {"": 29, "0123456789": 29, "0123456789abcdef": 24}
 """Alphabet -> characters that hold 96 random bits."""
 _TOKEN_CHARS_MIN: Final = 16
 _ROUNDS_S: Final = 2.6
-_GRACE_S: Final = 0.5
+_GRACE_S: Final = 0.8
 """A busy machine is no broken law."""
 
 
@@ -69,7 +69,7 @@ def _covers(pattern: str, subject: str) -> bool:
 
 
 async def hello_serves(stage: Stage) -> None:
-    """Its hello offers the role: conformance.> in 16 slots, at the heartbeat that UNKNOT_HEARTBEAT_S asks for."""
+    """Its hello offers the role: conformance.> in 64 slots, at the heartbeat that UNKNOT_HEARTBEAT_S asks for."""
     hello = (await begun(stage)).body
     pools = hello.get("pools") or [{"slots": hello.get("concurrency"), "types": None}]
     fitting = [
@@ -102,7 +102,7 @@ async def heartbeat_rhythm(stage: Stage) -> None:
 
 async def heartbeat_held(stage: Stage) -> None:
     """A heartbeat names what is held for longer than one interval, running or deferred, and not what is over."""
-    work_s = 4 * HEARTBEAT_S
+    work_s = 6 * HEARTBEAT_S
     running = await stage.others.ask("count", {"key": "held", "s": work_s})
     deferred = await stage.others.ask("defer", {"s": work_s, "data": "later"})
     for question, state in ((running, "running"), (deferred, "deferred")):

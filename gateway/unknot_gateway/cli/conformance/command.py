@@ -2,10 +2,14 @@
 
 import asyncio
 import shutil
+from typing import TYPE_CHECKING
 
 import click
 
 from unknot_gateway.cli import exits
+
+if TYPE_CHECKING:
+    from unknot_gateway.cli.conformance.examination import Report
 
 
 @click.command("conformance", context_settings={"ignore_unknown_options": True})
@@ -57,11 +61,17 @@ def conformance_command(
     if as_json:
         click.echo(msgspec.json.encode(report))
     else:
-        for row in report.rows:
-            click.echo(f"{'holds ' if row.passed else 'BROKEN'}  {row.law:<18}  {row.about}")
-            if row.why:
-                click.echo(f"{'':8}{'':18}  {row.why}")
-        held = sum(row.passed for row in report.rows)
-        click.echo(f"{held} of {len(report.rows)} laws hold ({report.took_s:g} s)")
+        _print(report)
     if not report.passed:
         raise click.exceptions.Exit(exits.FAILED)
+
+
+def _print(report: "Report") -> None:
+    said = ""
+    for row in report.rows:
+        click.echo(f"{'holds ' if row.passed else 'BROKEN'}  {row.law:<18}  {row.about}")
+        if row.why and row.why != said:  # what breaks all of them is said once
+            click.echo(f"{'':8}{'':18}  {row.why}")
+        said = row.why
+    held = sum(row.passed for row in report.rows)
+    click.echo(f"{held} of {len(report.rows)} laws hold ({report.took_s:g} s)")

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from unknot_gateway.cli.conformance.frames import Frame
 from unknot_schemas.subjects import Inbound, Subjects
 
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 8.0
 """For what comes in milliseconds when it comes at all."""
 
 Found = TypeVar("Found")

@@ -8,7 +8,7 @@ from unknot_gateway.cli.conformance.record import Message, require
 from unknot_gateway.cli.conformance.stage import AGENT, ASKER, ECHO, HEARTBEAT_S, Stage
 
 _NASTY: Final = {"": None, "tief": [{"π": '\u2028 "quoted" \\ \u0000'}], "n": [0, -1.5, 1e300, True, False]}
-_REPAIR_S: Final = 12 * HEARTBEAT_S
+_REPAIR_S: Final = 16 * HEARTBEAT_S
 """For what heartbeats cure."""
 _QUIET_S: Final = 0.3
 """After that, what has not come does not come."""

@@ -35,7 +35,7 @@ KNOT: Final = "knot"
 """The others: who asks; who answers with what it was sent; who never answers; who asks back."""
 HEARTBEAT_S: Final = 0.5
 SLOTS: Final = 64
-_START_S: Final = 15.0
+_START_S: Final = 60.0
 _END_S: Final = 5.0
 _LAST_LINES: Final = 5
 _OF_AGENTS: Final = ("url", "network", "blocking_waits")
@@ -52,14 +52,14 @@ class Question(NamedTuple):
     outcomes: "asyncio.Queue[dict[str, Any]]"
     sent: tuple[str, bytes, str]
 
-    async def outcome(self, within_s: float = 10.0) -> dict[str, Any]:
+    async def outcome(self, within_s: float = 15.0) -> dict[str, Any]:
         """How it ended. Raises Broken when it has not in time."""
         try:
             return await asyncio.wait_for(self.outcomes.get(), within_s)
         except TimeoutError:
             raise Broken(f"a request was not answered within {within_s:g} s") from None
 
-    async def answer(self, within_s: float = 10.0) -> Any:
+    async def answer(self, within_s: float = 15.0) -> Any:
         """The data of its answer. Raises Broken when it ended otherwise."""
         outcome = await self.outcome(within_s)
         if outcome.get("outcome") != "reply":
@@ -216,7 +216,8 @@ class Stage:
         except TimeoutError:
             ready = b""
         if not ready:
-            raise NotStarted(f"no gateway: {_last_lines(self._folder / 'gateway.log')}")
+            said = _last_lines(self._folder / "gateway.log") or f"not ready within {_START_S:g} s"
+            raise NotStarted(f"no gateway: {said}")
 
     async def kill_gateway(self) -> None:
         """kill -9."""
