@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MADE := .venv/.made
 
-.PHONY: help demo test lint format bench soak schemas wheel venv clean
+.PHONY: help demo test lint format bench soak fuzz schemas wheel venv clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ bench: $(MADE) ## the figures, side by side in one run
 
 soak: $(MADE) ## the tests that are long, and the random ones with many more examples
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 -m soak --timeout 3600
+
+fuzz: $(MADE) ## 1 000 000 hostile messages through the gateway in memory, 100 000 through a real server
+	$(BIN)/python -m tests.hostile.fuzz --messages 1000000
+	$(BIN)/python -m tests.hostile.fuzz --nats --messages 100000
 
 schemas: $(MADE) ## write the wire's JSON Schema, AsyncAPI document and TypeScript types to schemas
 	$(BIN)/python -m unknot_schemas.export schemas

@@ -43,6 +43,13 @@ class Socket:
         self._reader = reader
         self._writer = writer
 
+    def begin(self) -> None:
+        """Say what every connection says first, and listen on INBOX."""
+        self._writer.write(
+            b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+        )
+        self._writer.write(f"SUB {INBOX}.> 1\r\n".encode())
+
     async def send(
         self, subject: bytes, payload: bytes = b"", reply: bytes = b"", header: bytes | None = None
     ) -> None:
@@ -91,8 +98,7 @@ async def socket(house: Gateway) -> AsyncIterator[Socket]:
     """A connection that listens on INBOX."""
     at = urlsplit(house.nats)
     reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=8 * 1024 * 1024)
-    writer.write(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n')
-    writer.write(f"SUB {INBOX}.> 1\r\n".encode())
     raw = Socket(reader, writer)
+    raw.begin()
     yield raw
     await raw.close()
