@@ -18,7 +18,7 @@ from unknot_gateway.core.graph import Graph
 LIVE = 100_000
 INSERTS = 20_000
 CHECK_STEPS = 2_000
-SLICE_STEPS = 5_000
+SLICE_STEPS = 1_000
 SEED = 9104
 Row = dict[str, Any]
 

@@ -9,9 +9,9 @@ from hypothesis import settings
 from tests.benchmarks.graph_families import Mix
 from tests.core.graph import stories
 from tests.core.graph.mirror import Mirror
-from unknot_gateway.core.graph import Graph, ranks
+from unknot_gateway.core.graph import Graph, execution, ranks
 from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
-from unknot_gateway.core.graph.model import SPOT_BITS, Model
+from unknot_gateway.core.graph.model import SPOT_BITS, UNRANKED, Model, WaitRow
 
 STORIES = min(200, settings().max_examples * 3 // 10)
 
@@ -115,3 +115,19 @@ def test_ranks_hold_and_nobody_is_missed_in_large_runs(budget: int, slice_steps:
                 pass
             assert graph.stuck() == known, at
     assert found
+
+
+@pytest.mark.parametrize("rank", [None, UNRANKED])
+def test_a_sweep_finds_the_ring_that_no_check_has_seen(rank: int | None) -> None:
+    graph = Graph()
+    ring = [graph.add(f"node-{at}") for at in range(3)]
+    for at, node in enumerate(ring):
+        on = (execution(ring[at - 1]),)
+        graph._model.link(1_000 + at, WaitRow(node, on, 1, tentative=False))
+        if rank is not None:
+            graph._model.nodes[node].rank = rank
+    assert not graph.stuck()
+    graph.start_sweep()
+    while not graph.drain(1):
+        pass
+    assert graph.stuck() == set(ring)

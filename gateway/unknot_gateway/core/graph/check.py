@@ -157,10 +157,11 @@ class Checks:
     def _one_suspect(self, steps: int) -> int:
         node = next(iter(self._suspects))
         del self._suspects[node]
-        spent = self._check(node, steps)
+        limit = max(steps, self.steps)
+        spent = self._check(node, limit)
         if spent is None:
             self._hard[node] = None
-        return steps if spent is None else spent
+        return limit if spent is None else spent
 
     def _sweep_on(self, steps: int) -> int:
         if self._sweep is None:
@@ -172,6 +173,7 @@ class Checks:
             self._sweep = Sweep(self.model)
         if self._sweep.run(max(1, steps)):
             found = self._sweep.standing_still()
+            self._suspects.update(dict.fromkeys(self._sweep.broken))
             self._sweep, self._swept = None, 0
             self._confirm(found)
         return max(1, steps)

@@ -130,6 +130,21 @@ class Ranking:
             if self._ranked == ranked or self.spent > self._steps:
                 return False
 
+    def stands(self, node: int) -> bool:
+        """Whether the rank of *node* is a proof, by the ranks of others as they are."""
+        row = self._nodes[node]
+        own = row.rank
+        for wait in row.waits:
+            asked = self._waits[wait]
+            missing = asked.need
+            for target in asked.rests:
+                if target.rank < own:
+                    missing -= 1
+            self.spent += 1 + len(asked.conditions)
+            if missing > 0 and not self._satisfied(wait, own, DEPTH_MAX):
+                return False
+        return True
+
     def _below(self, node: int, bound: int, depth: int) -> bool:
         """Whether *node* has, or now gets, a rank below *bound*."""
         row = self._nodes.get(node)
