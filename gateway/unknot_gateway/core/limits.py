@@ -73,7 +73,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Deadlines handled in one slice; the others follow between messages."""
     sweep_waits: int = 5_000
     """Open waits that are swept at every ``sweep_s``; more of them are swept more seldom, in proportion."""
-    drain_steps: int = 5_000
+    drain_steps: int = 1_000
     """Steps of deferred graph work in one slice between messages."""
     second_read_beats: int = 2
     """Heartbeats of a silent member that count as sent after the first read."""
