@@ -62,7 +62,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=200, help="how many short runs")
     parser.add_argument("--minutes", type=float, help="a soak instead: simulated minutes in all")
     parser.add_argument("--agents", type=int, default=50, help="agents of a soak")
-    parser.add_argument("--run-min", type=float, default=10.0, help="simulated minutes of one run of a soak")
+    parser.add_argument("--run-min", type=float, default=20.0, help="simulated minutes of one run of a soak")
     parser.add_argument("--jobs", type=int, help="processes; default: one for each core")
     parser.add_argument(
         "--log", type=Path, help="write each run of a soak here, and go on from what is there"

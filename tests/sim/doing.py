@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import unknot
-from tests.sim.scenario import Ask, Step
+from tests.sim.scenario import NOTE, Ask, Step
 from tests.sim.truth import Children, Execution, Node, Request, Waits
 from unknot import Context, Event, WaitFailed
 from unknot_schemas.limits import CLIENT_GRACE_S
@@ -137,6 +137,14 @@ class Doing:
             await self.ctx.send(ask.target, ask.type, self._data(request), timeout=ONE_WAY_S)
         except WaitFailed as why:
             self.truth.failed(why)
+
+    async def _expect(self, step: Step, node: Node, quiet: bool) -> None:
+        try:
+            event = await self.ctx.expect(NOTE, timeout=step.s)
+        except WaitFailed as why:
+            self.truth.failed(why)
+        else:
+            self.truth.noted(event.data["nonce"])
 
     async def _gather(self, step: Step, node: Node, quiet: bool) -> None:
         nodes = self._nodes(step)

@@ -142,7 +142,7 @@ class Life:
             "outbox": len(session.transport._outbox) if self.alive and session.transport.is_up else 0,
             "tasks": len(session.tasks),
             "beside": len(session.beside),
-            "strands": len(session.main.strands),
+            "strands": len(session.main.strands) if self.was_at_rest else 0,
         }
         if any(left.values()):
             self.truth.accuse(f"{self.key} has left behind { {k: v for k, v in left.items() if v} }")

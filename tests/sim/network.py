@@ -111,6 +111,8 @@ class Server:
         self.counters: Counter[str] = Counter()
         self.lossy: list[float] = []
         """How likely a letter is lost, repeated or slow: one entry for each fault that is on."""
+        self.on_end: Callable[[str], None] = lambda _connection: None
+        """Called with a connection that has ended from its client's side."""
         self.unwelcome: dict[str, int] = {}
         """How many answers to hellos of a process are still to be lost."""
         self._unwelcome_at: dict[str, str] = {}
@@ -330,6 +332,7 @@ class Line(Connection):
         self.max_payload = MAX_PAYLOAD
         self._on_open = on_open
         self._context: Context
+        self._server_info: dict[str, Any]
         self._down: Async
         self._up: Async
         self._over: Async
@@ -339,6 +342,7 @@ class Line(Connection):
         self.name = options["name"].rpartition(" ")[2]
         self.address = f"{self.name}{self.address}"
         self._context = copy_context()
+        self._enter_server()
         self._down, self._up = options["disconnected_cb"], options["reconnected_cb"]
         self._over = options["closed_cb"]
         await asyncio.sleep(self.server.random.uniform(*QUICK_S))
@@ -371,6 +375,7 @@ class Line(Connection):
             self.is_closed, self.is_connected = True, False
             for subscription in self.subscriptions:
                 subscription.close()
+            self.server.on_end(self.known_as)
             await self._over()
 
     def _refuse_if_closed(self) -> None:
@@ -380,6 +385,8 @@ class Line(Connection):
     def die(self) -> None:
         """The process is dead: nothing leaves any more."""
         self.vanish()
+        if not self.is_closed:
+            self.server.on_end(self.known_as)
         self._go_down()
 
     def cut(self) -> None:
@@ -396,7 +403,17 @@ class Line(Connection):
         self.is_cut = False
         if not self.is_connected and not self.is_closed:
             self.is_connected = True
+            self.server.on_end(self.known_as)
+            self._enter_server()
             self._tell(self._up)
+
+    @property
+    def known_as(self) -> str:
+        """What the server calls this connection."""
+        return f"{self._server_info['server_id']}/{self._server_info['client_id']}"
+
+    def _enter_server(self) -> None:
+        self._server_info = {"server_id": "SIMULATED", "client_id": self.server.number()}
 
     def _go_down(self) -> None:
         if self.is_connected:

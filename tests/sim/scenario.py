@@ -11,8 +11,9 @@ from msgspec import Struct
 
 Op = Literal[
     "sleep", "ask", "all", "any", "quorum", "gather", "tasks", "race",
-    "background", "give_up", "later", "send", "reply", "defer", "raise",
+    "background", "give_up", "later", "send", "expect", "reply", "defer", "raise",
 ]  # fmt: skip
+"""expect: wait for a ``note``, which somebody may send, or nobody."""
 FaultKind = Literal[
     "loss", "cut", "deaf", "mute", "stall", "blackout",
     "crash", "leave", "replace", "pause", "restart", "freeze",
@@ -96,6 +97,8 @@ class Scenario(Struct, omit_defaults=True):
     policy: Policy = "fail_all"
     heartbeat_s: float = 1.0
     session_loss_s: float = 5.0
+    system_account: bool = False
+    """Whether the gateway hears from the server whose connection has ended."""
 
     @property
     def is_calm(self) -> bool:
@@ -122,7 +125,7 @@ class Size(Struct, frozen=True):
 SMALL = Size(agents=5, jobs_per_min=150, seconds=10, faults_per_min=20)
 SOAK = Size(
     agents=50,
-    jobs_per_min=18,
+    jobs_per_min=15,
     seconds=600,
     faults_per_min=1.0,
     heartbeat_s=10.0,
@@ -130,6 +133,7 @@ SOAK = Size(
     depth=4,
 )
 
+NOTE = "note"
 NEAR = 5
 TIMEOUTS_S = (10.0, 20.0, 20.0, 20.0)
 SHORT_S = (0.3, 1.0, 2.5)
@@ -171,6 +175,7 @@ class _Maker:
             policy=self.random.choice(("fail_all", "fail_all", "fail_all", "refuse", "shadow")),
             heartbeat_s=self.size.heartbeat_s,
             session_loss_s=self.size.session_loss_s,
+            system_account=self.random.random() < 0.5,
         )
 
     def _team(self, number: int) -> Team:
@@ -195,8 +200,19 @@ class _Maker:
             at = self.random.randrange(len(self.teams) - NEAR + 1)
             self._near = self.teams[at : at + NEAR]
         depth = self.size.depth
-        plan = [self._blocking(depth)] if self.random.random() < 0.8 else self._plan(depth, own=False)
+        kind = self.random.random()
+        if kind < 0.8:
+            plan = self._noted() if kind < 0.03 else [self._blocking(depth)]
+        else:
+            plan = self._plan(depth, own=False)
         return Item(at=self._at(), driver=self.random.choice(self.drivers), plan=plan)
+
+    def _noted(self) -> list[Step]:
+        """Somebody expects a note, which is on its way."""
+        to = self._target()
+        sends = [Step("sleep", self.random.choice((0.0, 0.003, 0.02))), Step("send", asks=[Ask(to, NOTE)])]
+        expects = Ask(to, "work", [Step("expect", self.random.choice(SHORT_S))])
+        return [Step("background", branches=[sends]), Step("ask", TIMEOUTS_S[0], asks=[expects])]
 
     def _faults(self) -> list[Item]:
         kinds = FAULTS[self.random.choice(tuple(FAULTS))]
@@ -278,11 +294,15 @@ class _Maker:
             return Step("tasks", branches=branches)
         if kind < 0.87:
             return Step("race", branches=[*branches, [Step("sleep", draw.choice((0.01, 0.05, 0.5)))]])
-        if kind < 0.93:
+        if kind < 0.92:
             return Step("background", branches=branches[:1])
-        if kind < 0.97:
+        if kind < 0.94:
             return Step("give_up", draw.choice((0.002, 0.02, 0.3)), branches=branches[:1])
-        return Step("send", asks=[self._ask(depth)])
+        if kind < 0.95:
+            return Step("send", asks=[self._ask(depth)])
+        if kind < 0.97:
+            return Step("expect", draw.choice(SHORT_S))
+        return Step("send", asks=[Ask(self._target(), NOTE)])
 
     def _step_in(self, depth: int) -> Step:
         return self._blocking(depth - 1) if self.random.random() < 0.7 else self._sleep()

@@ -8,7 +8,7 @@ from tests.sim.soak import soak
 
 MINUTES = 10_000
 AGENTS = 50
-RUN_MIN = 10.0
+RUN_MIN = 20.0
 
 
 @pytest.mark.soak

@@ -168,6 +168,7 @@ class Truth:
         self.ran: dict[str, tuple[Living, str, bool]] = {}
         """By nonce and agent: who has handled it, in which session, and whether it was marked as a copy."""
         self._lives = 0
+        self._notes: set[str] = set()
         self._nodes: dict[Node, None] = {}
         self._executions: dict[str, list[Execution]] = {}
         self._nonces: dict[str, str] = {}
@@ -278,6 +279,13 @@ class Truth:
             self.accuse(f"wrong answer to {request.nonce}: {answer!r}")
         if not any(f"{request.nonce} {name}" in self.ran for name in self.lives):
             self.accuse(f"answered but never handled: {request.nonce}")
+
+    def noted(self, nonce: str) -> None:
+        """A note that somebody expected has come: to one of those who expect any, once."""
+        self.figures["notes"] += 1
+        if nonce in self._notes:
+            self.accuse(f"the same note again: {nonce}")
+        self._notes.add(nonce)
 
     def forget(self, requests: Iterable[Request]) -> None:
         """Nobody waits for them any more; their handlers may still run."""

@@ -18,7 +18,7 @@ from tests.sim.scenario import Item, Scenario
 from tests.sim.truth import Truth
 from tests.sim.virtual import PROCESS, NothingLeft, VirtualLoop, virtual_loop
 from unknot import _transport
-from unknot_gateway.core.facts import TimePassed
+from unknot_gateway.core.facts import Disconnected, TimePassed
 from unknot_gateway.core.kernel import Kernel, KernelConfig
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.ingress import Ingress
@@ -27,6 +27,7 @@ from unknot_gateway.shell.parsing import Incoming
 from unknot_schemas.subjects import Subjects
 
 LOOK_S = 0.5
+TOLD_S = 0.001
 QUIET_MAX_S = 200.0
 """Everything that was begun has ended by then: no timeout and no sleep is longer."""
 FORGOTTEN_S = 4_000.0
@@ -71,6 +72,8 @@ class Gateway:
 
     def __init__(self, server: Server, scenario: Scenario, epoch: int) -> None:
         PROCESS.set(f"gateway#{epoch}")
+        self._context = copy_context()
+        self._loop = server.loop
         subjects = Subjects(NETWORK)
         clock = server.loop.time
         config = KernelConfig(policy=scenario.policy, session_loss_s=scenario.session_loss_s)
@@ -83,6 +86,14 @@ class Gateway:
 
     async def _take(self, letter: Letter) -> None:
         await self.owner.take(cast(Incoming, letter))  # all that it reads of a message
+
+    def hear(self, connection: str) -> None:
+        """The server tells that *connection* has ended."""
+        self._loop.call_later(TOLD_S, self._told, connection, context=self._context)
+
+    def _told(self, connection: str) -> None:
+        if not self.line.is_cut:
+            self.owner.tell(Disconnected(connection))
 
     def die(self) -> None:
         """kill -9."""
@@ -151,6 +162,8 @@ class World:
         self.gateway = copy_context().run(Gateway, self.server, self.scenario, self._epoch)
         self.owners.append(self.gateway.owner)
         self.is_gateway_up = True
+        if self.scenario.system_account:
+            self.server.on_end = self.gateway.hear
 
     def kill_gateway(self) -> None:
         """kill -9."""
@@ -262,6 +275,7 @@ class World:
             "strands": len(tables.waiting.strands),
             "implied": len(tables.waiting.implied),
             "incidents": len(kernel.detector.incidents),
+            "connections": len(tables.connections),
             "groups": len(kernel.groups),
             "open bytes": tables.messages.open_bytes,
             "kept bytes": tables.messages.kept_bytes,

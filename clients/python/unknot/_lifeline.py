@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from typing import Final
 
@@ -317,6 +317,7 @@ class Lifeline:
             self._resuming = False
 
 
+@cache
 def _sdk() -> str:
     try:
         return f"python {metadata.version('unknot')}"
