@@ -14,9 +14,12 @@ from unknot_gateway.cli import main
 
 VERBS = [
     ["agents", "list"],
+    ["audit"],
     ["conformance"],
     ["demo"],
     ["graph", "check"],
+    ["graph", "export"],
+    ["graph", "replay"],
     ["request"],
     ["run"],
     ["send"],

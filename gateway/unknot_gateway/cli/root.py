@@ -8,6 +8,7 @@ import click
 _HERE: Final = "unknot_gateway.cli"
 _VERBS: Final = {
     "agents": ("reads:agents", "Which agents live, and what they do."),
+    "audit": ("audit:audit", "Find waits in agent code that unknot cannot see."),
     "conformance": ("conformance:conformance_command", "Show that a client keeps the laws of the wire."),
     "demo": ("demo:demo_command", "See a deadlock among real agents found, named and resolved."),
     "graph": ("graph:graph", "Export the wait graph, check such files, replay what agents reported."),

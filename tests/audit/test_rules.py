@@ -1,0 +1,42 @@
+"""Each rule finds what it should, and nothing that only looks like it."""
+
+import pytest
+
+from tests.audit.snippets import BAD, GOOD, code, marked
+from unknot_gateway.audit import RULES, audit_text
+
+PAIRS = [
+    pytest.param(rule, each, id=f"{rule}-{number}")
+    for rule, snippets in BAD.items()
+    for number, each in enumerate(snippets)
+]
+
+
+def found(text: str) -> list[tuple[int, str]]:
+    return [(each.line, each.rule) for each in audit_text(text.encode(), "mine.py")]
+
+
+@pytest.mark.parametrize(("rule", "snippet"), PAIRS)
+def test_a_wait_outside_the_wrappers_is_found_where_it_is(rule: str, snippet: str) -> None:
+    assert found(code(snippet)) == marked(snippet, rule)
+
+
+@pytest.mark.parametrize(("rule", "snippet"), PAIRS)
+def test_a_reason_on_the_line_suppresses_it(rule: str, snippet: str) -> None:
+    assert found(code(snippet).replace("# <-", "# unknot: ok(it is a test) <-")) == []
+
+
+@pytest.mark.parametrize("snippet", GOOD)
+def test_what_only_looks_like_a_wait_is_not_found(snippet: str) -> None:
+    assert found(code(snippet)) == []
+
+
+def test_every_rule_has_a_snippet_or_is_about_comments_and_files() -> None:
+    assert RULES.keys() - BAD.keys() == {"UNK090", "UNK091", "UNK099"}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
+def test_every_rule_says_what_why_and_what_to_write_instead(rule: object) -> None:
+    for text in (rule.what, rule.why, rule.instead):  # type: ignore[attr-defined]
+        assert text
+        assert not text.endswith(".")
