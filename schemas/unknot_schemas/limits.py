@@ -25,8 +25,9 @@ POOLS_MAX: Final = 64
 POOL_TYPES_MAX: Final = 256
 """Type patterns of one pool."""
 SLOTS_MAX: Final = 100_000
-NAMED_IDS_MAX: Final = 10_000
-"""Ids in one heartbeat, done, defer or facts; what does not fit is named by the next one."""
+NAMED_IDS_MAX: Final = 3_072
+"""Ids in each list of a hello, heartbeat, done, defer or facts: all lists together fit into one body. What is beyond is
+named when there is room; a list that is full says nothing about what it leaves out."""
 GROUP_MEMBERS_MAX: Final = 1_024
 CONDITIONS_MAX: Final = 1_024
 """Conditions of one wait."""

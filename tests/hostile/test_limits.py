@@ -511,7 +511,7 @@ REACHES: Final[dict[str, Reach]] = {
     ),
     "SLOTS_MAX": slots,
     "NAMED_IDS_MAX": lambda: at_the_edge(
-        "heartbeat", lambda n: {"session": "s", "open": ["i"] * n}, 10_000, "too_large"
+        "heartbeat", lambda n: {"session": "s", "open": ["i"] * n}, 3_072, "too_large"
     ),
     "GROUP_MEMBERS_MAX": group_members,
     "CONDITIONS_MAX": lambda: at_the_edge(

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
 import unknot
 from tests.sdk.fake import Fake
 from unknot import Agent, Context
+from unknot_schemas import bodies
+from unknot_schemas.limits import DATA_BYTES_MAX, NAMED_IDS_MAX
 
 PULSE_S = 0.05
 """The gateway's word on the interval; 0.5 s at least on the real wire."""
@@ -311,3 +314,12 @@ async def test_control_events_are_logged(fake: Fake, caplog: pytest.LogCaptureFi
         await fake.settled()
         assert "a -> b -> a" in caplog.text
         assert me.counters["control_unknown"] == 1
+
+
+def test_all_that_a_session_can_name_at_once_is_one_body() -> None:
+    ids = [f"{'x' * 12}-{number:05x}" for number in range(NAMED_IDS_MAX)]
+    held = [bodies.Held(id, "deferred", "research.paper.summary.of_all") for id in ids]
+    hello = bodies.Hello("s" * 22, resume=True, open=ids, held=held, answered=ids)
+    assert len(msgspec.json.encode(hello)) < DATA_BYTES_MAX
+    facts = bodies.Facts("s" * 22, "i", open=ids, requests=dict.fromkeys(ids, "deferred"))
+    assert len(msgspec.json.encode(facts)) < DATA_BYTES_MAX
