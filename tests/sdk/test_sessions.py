@@ -205,6 +205,23 @@ async def test_a_session_whose_place_was_taken_ends(fake: Fake) -> None:
     assert fake.seen("bye") == []  # it has nothing to say any more
 
 
+async def test_a_session_whose_place_was_taken_while_it_came_back_does_not_take_it_again(fake: Fake) -> None:
+    async with unknot.connect("birch") as me:
+        await fake.next("hello")
+        fake.answers["hello"], fake.unknown_session = None, True
+        me._links.session.transport.on_up()
+        hello = await fake.next("hello")
+        assert hello.body["resume"] is True
+        body = {"session": fake.session("birch"), "by": "other"}
+        await fake.control("birch", "session.replaced", body)
+        async with asyncio.timeout(5):
+            await me.closed()
+        refusal = b'{"ok": false, "error": {"code": "session_used", "message": "used"}}'
+        await fake.client.publish(hello.reply, refusal)
+        await fake.settled()
+    assert len(fake.seen("hello")) == 2
+
+
 async def test_hello_is_said_until_a_gateway_answers(fake: Fake) -> None:
     fake.answers["hello"] = None
     connecting = asyncio.create_task(_connected())

@@ -311,6 +311,8 @@ class Lifeline:
             session.counters["resumed"] += 1
             self._reconnected()
         except WaitFailed as refused:
+            if session.ended is not None:
+                return  # replaced meanwhile: a new session would take the place of its successor
             logger.warning("agent %s: this session is over (%s); a new one begins", session.agent, refused)
             await self.renew(self.pools, f"the gateway counts its session as over: {refused}")
         finally:
