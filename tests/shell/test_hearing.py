@@ -45,12 +45,22 @@ async def test_while_nobody_can_be_heard_the_clock_stands_still_and_then_goes_on
     assert not await world.after(2 * DOUBT_S)
     stood_at = world.hearing.now()
     assert not await world.after(60.0)
-    assert not await world.after(60.0, heard=True)
     assert world.hearing.now() == stood_at
     world.brings = True
     assert not await world.after(60.0), "first comes what has come meanwhile"
     assert world.hearing.now() == stood_at
     assert await world.after(DOUBT_S / 2)
+    assert world.hearing.now() == stood_at + DOUBT_S / 2
+
+
+async def test_messages_that_come_are_a_proof_too() -> None:
+    world = World()
+    world.brings = False
+    assert not await world.after(2 * DOUBT_S)
+    stood_at = world.hearing.now()
+    assert not await world.after(CATCH_UP_S / 2, heard=True), "these may be the last of before"
+    assert not await world.after(CATCH_UP_S, heard=True), "first comes what has come meanwhile"
+    assert await world.after(DOUBT_S / 2, heard=True)
     assert world.hearing.now() == stood_at + DOUBT_S / 2
 
 

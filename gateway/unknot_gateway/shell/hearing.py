@@ -62,7 +62,7 @@ class Hearing:
             return True
         if self._deaf_since is None and not self._slept and now - self._heard_at <= DOUBT_S:
             return not more or now >= self._catch_up_until
-        if not await self._proof():
+        if not await self._proof() and not self._hears_again():
             self._deaf_since = self._deaf_since if self._deaf_since is not None else now
             return False
         self._heard_at = self._clock()
@@ -74,6 +74,10 @@ class Hearing:
         self._slept = False
         self._catch_up_until = self._heard_at + CATCH_UP_S
         return False
+
+    def _hears_again(self) -> bool:
+        """What comes is a proof, too: the server may refuse the gateway's own messages."""
+        return self._deaf_since is not None and self._heard_at > self._deaf_since + CATCH_UP_S
 
 
 class Echo:
