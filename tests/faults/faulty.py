@@ -1,7 +1,8 @@
 """``unknot serve`` with faults, as a program: it dies at a message, or loses messages. The production code is as it is.
 
-The environment variable FAULTS names a file. On SIGUSR1 a gateway reads its plan (JSON, see Plan) there and removes it;
-from then on every message that it sends is one line of FILE.trace. Until its first plan it behaves.
+The environment variable FAULTS names a file. At its start, if it is there, and on SIGUSR1 a gateway reads its plan
+(JSON, see Plan) there and removes it; from then on every message that it sends is one line of FILE.trace. Until its
+first plan it behaves.
 
 ``python -m tests.faults.faulty`` imports everything once and forks a gateway for each line on its stdin: a start costs
 a fraction of a second, however often gateways die. See Start, and ``tests.faults.rig.Stable``.
@@ -78,6 +79,8 @@ class FaultyBus(NatsBus):
     async def open(self, patience_s: float = 10.0) -> None:
         """As NatsBus."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._arm)
+        if self._file.exists():
+            self._arm()
         await super().open(patience_s)
 
     def _arm(self) -> None:

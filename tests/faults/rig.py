@@ -136,11 +136,15 @@ class House:
         """Whether it has ended."""
         return self.code is not None
 
-    async def arm(self, **plan: Any) -> None:
-        """Have the gateway follow *plan* (faulty.Plan) from now on."""
+    def plan(self, **plan: Any) -> None:
+        """Have the next gateway follow *plan* (faulty.Plan) from its start."""
         part = self._faults.with_suffix(".part")
         part.write_text(json.dumps(plan))
         part.replace(self._faults)
+
+    async def arm(self, **plan: Any) -> None:
+        """Have the gateway follow *plan* from now on."""
+        self.plan(**plan)
         os.kill(self.pid, signal.SIGUSR1)
         await until(lambda: not self._faults.exists())
 

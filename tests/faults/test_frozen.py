@@ -15,6 +15,8 @@ from tests.faults.stories import Stage
 from unknot import Agent, Context
 from unknot_schemas.limits import CLIENT_GRACE_S
 
+pytestmark = pytest.mark.once
+
 LOSS_S = 4.0
 
 WORKER = """

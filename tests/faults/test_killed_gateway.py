@@ -5,6 +5,8 @@ import pytest
 from tests.faults.rig import House
 from tests.faults.stories import EFFECTS, STORIES, Stage
 
+pytestmark = pytest.mark.once
+
 
 async def lived_in(house: House) -> House:
     """With a gateway that takes messages, whatever the test before has done."""
@@ -36,6 +38,39 @@ async def test_a_gateway_killed_at_any_effect_costs_nobody_an_answer(
     async with Stage(house).open() as stage:
         await house.arm(effect=effect, when=when)
         playing = stage.play(STORIES[story])
+        await house.died()
+        await house.open()
+        await playing
+        await stage.over()
+
+
+@pytest.mark.parametrize("story", ["queue", "deadlock"])
+@pytest.mark.parametrize("effect", [1, 3, 6, 9])
+async def test_its_successor_may_be_killed_while_it_learns_what_is_open(
+    old_house: House, story: str, effect: int
+) -> None:
+    """Welcomes, pulses and all are counted here."""
+    await killed_twice(old_house, story, 2, effect)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("story", STORIES)
+async def test_both_may_be_killed_at_any_effect(old_house: House, story: str) -> None:
+    for first in range(1, EFFECTS[story] + 1):
+        for second in range(1, 13):
+            await killed_twice(old_house, story, first, second)
+
+
+async def killed_twice(old_house: House, story: str, first: int, second: int) -> None:
+    """Play *story*; the gateway is killed after its effect *first*, and the next one after *second* messages."""
+    house = await lived_in(old_house)
+    async with Stage(house).open() as stage:
+        await house.arm(effect=first)
+        playing = stage.play(STORIES[story])
+        await house.died()
+        house.plan(effect=second, count_all=True)
+        house.begin()
         await house.died()
         await house.open()
         await playing

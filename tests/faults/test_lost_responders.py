@@ -11,6 +11,8 @@ import unknot
 from tests.faults.rig import BEAT_S, SLACK_S, House, Program, Server, Stable, asking, spying, until
 from unknot import Agent, Context
 
+pytestmark = pytest.mark.once
+
 LOSS_S = 2.0
 AT_ONCE_S = 5.0
 """Far from every timeout here, and no race on a loaded machine."""

@@ -12,6 +12,8 @@ import unknot
 from tests.faults.rig import BEAT_S, House, Server, Stable, asking
 from tests.faults.stories import Stage
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def rebuilt(stable: Stable, server: Server, tmp_path: Path) -> Iterator[House]:

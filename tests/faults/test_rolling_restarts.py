@@ -8,10 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import unknot
 from tests.faults.rig import BEAT_S, Ended, House, Program, asking, until
 from tests.faults.stories import Stage
 from unknot import Agent, Connection
+
+pytestmark = pytest.mark.once
 
 LANES = 8
 INSTANCES = 3
