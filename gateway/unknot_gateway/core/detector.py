@@ -12,7 +12,7 @@ from typing import Final
 from unknot_gateway.core import policy
 from unknot_gateway.core.effects import SendControl, SendNotice
 from unknot_gateway.core.graph import Core
-from unknot_gateway.core.incidents import Incident, Members, Reading
+from unknot_gateway.core.incidents import Incident, Members, Part, Reading
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.records import Message, OpenWait, Session
 from unknot_gateway.core.settle import Settle
@@ -69,12 +69,14 @@ class Detector:
         return not message.is_open
 
     def look(self, now: float) -> None:
-        """Take up what other changes than a new request have closed."""
+        """Take up what other changes than a new request have closed: a wait just opened, or anything else."""
+        opened, self._t.opened = self._t.opened, None
         if self._t.is_reconciling:
             return
         while cores := self._t.waiting.graph.found():
             for core in cores:
-                self._suspect(core, None, now)
+                is_in = opened is not None and opened.wait is not None and opened.wait.handle in core.waits
+                self._suspect(core, opened if is_in else None, now)
 
     def sweep(self, now: float) -> None:
         """Take up again every suspected core that is neither being probed nor decided."""
@@ -83,7 +85,7 @@ class Detector:
         for core in self._t.waiting.graph.cores():
             self._suspect(core, None, now)
 
-    def _suspect(self, core: Core, closing: Message | None, now: float) -> None:
+    def _suspect(self, core: Core, closing: Part | None, now: float) -> None:
         nodes = frozenset(core.members)
         if any(i.read == 1 and not i.nodes.isdisjoint(nodes) for i in self.incidents.values()):
             return
@@ -95,7 +97,9 @@ class Detector:
         self._t.count("suspicions")
         asked: dict[Session, bodies.Facts | None] = {s: None for s in reading.sessions if s.said_hello}
         named = frozenset(part.id for part in reading.parts)
-        incident = Incident(self._t.new_id("i"), reading.digest, nodes, now, asked, named, closing)
+        incident = Incident(
+            self._t.new_id("i"), reading.digest, nodes, now, asked, named, closing, reading.revisions
+        )
         self.incidents[incident.id] = incident
         self._ask(incident, reading)
         if asked:

@@ -80,9 +80,11 @@ class Dispatch:
         fitting = [leg for leg in legs if place_for(leg.message, expect) is not None]
         return min(fitting, key=lambda leg: leg.order) if fitting else None
 
-    def free(self, leg: Leg, now: float) -> None:
-        """The handler of *leg* has ended: its slot goes to the next in the queue."""
+    def free(self, leg: Leg, now: float, *, returned: bool = True) -> None:
+        """The handler of *leg* has ended: its slot goes to the next in the queue. *returned*: surely."""
         session = leg.session
+        if returned and session is not None and session in self._t.resources.ties:
+            self._t.resources.ties.ended.append((session, ExecutionId(leg.message.id)))
         leg.state = "ended"
         if leg.by is not None:
             self._t.waiting.promise_over(leg)
@@ -136,6 +138,8 @@ class Dispatch:
         session = leg.session
         assert session is not None
         leg.state = "deferred"
+        if session in self._t.resources.ties:
+            self._t.resources.ties.ended.append((session, ExecutionId(leg.message.id)))
         if by is not None:
             self._t.waiting.promised(leg, self._t.waiting.strand(session, ExecutionId(by)))
         self._t.waiting.update(leg.message)

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from unknot_schemas import bodies
+from unknot_schemas import bodies, resources
 from unknot_schemas.ids import AgentId, SessionId
 
 
@@ -52,14 +52,28 @@ class SendControl(Effect, frozen=True, gc=False):
     agent: AgentId
     session: SessionId
     type: str
-    body: bodies.Confirm | bodies.Abandoned | bodies.Replaced | bodies.DeadlockDetected | bodies.BlockedBehind
+    body: (
+        bodies.Confirm
+        | bodies.Abandoned
+        | bodies.Replaced
+        | bodies.DeadlockDetected
+        | bodies.BlockedBehind
+        | resources.Lapsed
+        | resources.ApprovalRequested
+    )
 
 
 class SendNotice(Effect, frozen=True, gc=False):
     """Publish *body* to ``notice.<type>`` for monitors."""
 
     type: str
-    body: bodies.DeadlockDetected | bodies.BlockedBehind | bodies.OverLimit | bodies.PoolsDiffer
+    body: (
+        bodies.DeadlockDetected
+        | bodies.BlockedBehind
+        | bodies.OverLimit
+        | bodies.PoolsDiffer
+        | resources.ApprovalRequested
+    )
 
 
 AnyEffect = Deliver | Broadcast | SendOutcome | Answer | SendControl | SendNotice

@@ -23,7 +23,10 @@ def chain(tables: Tables, of: Message | OpenWait) -> list[str]:
         seen.add(id(step))
         if isinstance(step, OpenWait):
             found += [f"{condition.kind}:{condition.id}" for condition in step.body.on[:8]]
-            step = _asked_for(tables, step)
+            asked = _asked_for(tables, step)
+            if asked is None:
+                found += _behind(tables, step)
+            step = asked
             continue
         leg = _pending(step)
         if leg is None:
@@ -77,6 +80,20 @@ def _next(tables: Tables, leg: Leg) -> Message | OpenWait | None:
             if other.pool is pool and found is not None:
                 return found
     return None
+
+
+def _behind(tables: Tables, wait: OpenWait) -> list[str]:
+    """Whose turn it is, for a wait that is no request: executions, from step to step."""
+    if wait.wait is None:
+        return []
+    waiting = tables.waiting
+    nodes = waiting.graph.chain(wait.wait.handle, tables.limits.chain_max)
+    strands = (waiting.strands.get(node) for node in nodes[1:])
+    return [
+        f"{strand.session.name}/{strand.execution}" + (" (lost)" if strand.is_lost else "")
+        for strand in strands
+        if strand is not None
+    ]
 
 
 def _first_wait(tables: Tables, strand: Strand | None) -> Message | OpenWait | None:

@@ -1,9 +1,33 @@
 """What enters the kernel: facts, in the past tense. The shell makes them from bytes and time."""
 
+from typing import Literal
+
 from msgspec import Struct
 
-from unknot_schemas import bodies
+from unknot_schemas import bodies, resources
 from unknot_schemas.ids import AgentId, EventId
+
+
+FreeVerb = (
+    resources.LockRenew
+    | resources.LockRelease
+    | resources.LockCheck
+    | resources.PoolDeclare
+    | resources.ArtifactForget
+    | resources.ApprovalResolve
+)
+"""Verbs about resources that need no session; one that is named must be live."""
+SessionVerb = (
+    resources.LockAcquire
+    | resources.ArtifactDeclare
+    | resources.ArtifactWithdraw
+    | resources.ArtifactPublish
+    | resources.ArtifactWait
+    | resources.ApprovalRequest
+    | resources.HolderSet
+    | resources.HolderClear
+)
+"""Those of a live session."""
 
 
 class Fact(Struct, frozen=True, gc=False):
@@ -67,6 +91,8 @@ class BodySeen(Fact, frozen=True, gc=False):
         | bodies.WaitOpen
         | bodies.WaitClose
         | bodies.RequestCancel
+        | FreeVerb
+        | SessionVerb
     )
     reply_to: str | None = None
 
@@ -88,6 +114,16 @@ class Disconnected(Fact, frozen=True, gc=False):
     connection: str
 
 
+class ApprovalDecided(Fact, frozen=True, gc=False):
+    """An operator decided an approval that a human was asked for; *by*: ``human:<name>``, None: whichever it was."""
+
+    id: str
+    decision: Literal["approved", "denied"]
+    reason: str | None = None
+    by: str | None = None
+    reply_to: str | None = None
+
+
 class TimePassed(Fact, frozen=True, gc=False):
     """The instant that ``next_wakeup_at`` named has come, or the shell had a moment to spare."""
 
@@ -105,6 +141,7 @@ AnyFact = (
     | BodySeen
     | InputRefused
     | Disconnected
+    | ApprovalDecided
     | TimePassed
     | Stopped
 )

@@ -7,6 +7,7 @@ from unknot_gateway.core.intake import Intake, forgotten
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Message, Session
+from unknot_gateway.core.resources.door import Door
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors, limits
@@ -26,6 +27,7 @@ class Heartbeats:
         openwaits: OpenWaits,
         reconcile: Reconcile,
         claims: Claims,
+        resources: Door,
     ) -> None:
         self._t = tables
         self._dispatch = dispatch
@@ -34,6 +36,7 @@ class Heartbeats:
         self._openwaits = openwaits
         self._reconcile = reconcile
         self._claims = claims
+        self._resources = resources
 
     def heartbeat(
         self, name: AgentId, beat: bodies.Heartbeat, reply_to: str | None, now: float
@@ -55,8 +58,9 @@ class Heartbeats:
         self._compare_deliveries(session, beat.seen, now)
         unknown = self._compare_open(session, beat.open, now)
         not_held = self._compare_held(session, beat.held, now)
+        holds = self._resources.locks.compare(session, beat.holds, beat.open, now)
         if reply_to is not None:
-            self._t.out.append(Answer(reply_to, bodies.Pulse(True, self._t.epoch, unknown, not_held)))
+            self._t.out.append(Answer(reply_to, bodies.Pulse(True, self._t.epoch, unknown, not_held, holds)))
         return session
 
     def _compare_deliveries(self, session: Session, seen: int, now: float) -> None:

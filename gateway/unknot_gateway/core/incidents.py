@@ -13,8 +13,6 @@ from unknot_schemas import bodies
 from unknot_schemas.ids import MAIN, OWN_TASK, EventId, ExecutionId
 
 Evidence = Literal["observed", "assumed", "reported"]
-_SEEN = frozenset({"reply", "event"})
-"""Kinds of conditions that the gateway sees come true itself."""
 
 
 class Incident(Struct, eq=False):
@@ -27,7 +25,8 @@ class Incident(Struct, eq=False):
     asked: dict[Session, bodies.Facts | None]
     named: frozenset[EventId]
     """Ids of all requests and waits that were asked about."""
-    closing: Message | None
+    closing: "Part | None"
+    revisions: frozenset[str] = frozenset()
     parked: list[Message] = field(default_factory=list)
     read: Literal[1, 2] = 1
     is_news: bool = False
@@ -66,6 +65,8 @@ class Reading(Struct, eq=False):
     """Whether each of the waits has such a part."""
     digest: str
     """Names the core by its waits and their generations: a retry that deadlocks again is another one."""
+    revisions: frozenset[str]
+    """Of what is only reported of its holders: another one is another report."""
 
 
 class Members:
@@ -86,7 +87,9 @@ class Members:
         parts = [part for found in parts_of for part in found]
         named = sorted((str(part.id), generation_of(part)) for part in parts)
         digest = blake2b(repr(named).encode(), digest_size=16).hexdigest()
-        return Reading(core, strands, sessions, waits, parts, bool(parts) and all(parts_of), digest)
+        is_whole = bool(parts) and all(parts_of)
+        revisions = frozenset(revision for wait in waits for revision in self._revisions(wait))
+        return Reading(core, strands, sessions, waits, parts, is_whole, digest, revisions)
 
     def open_parts(self, wait: Wait) -> list[Part]:
         """What of *wait* is still open and cannot come true now."""
@@ -98,8 +101,9 @@ class Members:
         return [message for message in wait.messages if message.is_open and message.index in false]
 
     def is_sound(self, incident: Incident, reading: Reading) -> bool:
-        """Whether every wait of the core is open, and was asked about where somebody could be asked."""
-        return reading.is_whole and all(
+        """Whether every wait of the core is open, was asked about where somebody could be asked, and rests on the
+        same reports."""
+        return (reading.is_whole and reading.revisions <= incident.revisions) and all(
             part.id in incident.named or not owner_of(part).said_hello for part in reading.parts
         )
 
@@ -114,8 +118,15 @@ class Members:
     def _is_reported(self, wait: Wait) -> bool:
         if wait.opened is None:
             return False
-        on = wait.opened.body.on
-        return any(on[at].kind not in _SEEN for at in self._t.waiting.graph.false_conditions(wait.handle))
+        on, is_reported = wait.opened.body.on, self._t.resources.is_reported
+        return any(is_reported(on[at]) for at in self._t.waiting.graph.false_conditions(wait.handle))
+
+    def _revisions(self, wait: Wait) -> list[str]:
+        """What the false conditions of *wait* rest on, where only agents told of it, as of now."""
+        if wait.opened is None:
+            return []
+        false = (wait.opened.body.on[at] for at in self._t.waiting.graph.false_conditions(wait.handle))
+        return [f"{on.kind}:{on.id}:{rev}" for on in false if (rev := self._t.resources.revision(on))]
 
     def questions(self, incident: Incident, reading: Reading) -> dict[Session, bodies.Confirm]:
         """What each session of the core that can be asked is asked."""

@@ -23,6 +23,7 @@ from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import AnyEffect
 from unknot_gateway.core.facts import (
     AnyFact,
+    ApprovalDecided,
     BodySeen,
     Disconnected,
     EventSeen,
@@ -41,10 +42,12 @@ from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reception import Reception
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Session
+from unknot_gateway.core.resources.door import Door
 from unknot_gateway.core.settle import Settle, held_by
 from unknot_gateway.core.tables import KernelConfig, Policy, Tables
-from unknot_schemas import bodies, errors
+from unknot_schemas import bodies, errors, resources
 from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.subjects import WAIT_VERBS
 
 __all__ = ["Kernel", "KernelConfig", "Policy"]
 
@@ -64,11 +67,14 @@ class Kernel:
         self.groups = groups = Groups(tables)
         self.settle = settle = Settle(tables, dispatch, groups, claims)
         self.openwaits = openwaits = OpenWaits(tables)
+        self.resources = Door(tables, openwaits)
         self.detector = Detector(tables, settle, openwaits)
         closes = self.detector.closes
         self.intake = intake = Intake(tables, dispatch, settle, groups, reconcile, openwaits, closes)
-        self.heartbeats = beats = Heartbeats(tables, dispatch, settle, intake, openwaits, reconcile, claims)
-        self.reception = Reception(tables, dispatch, settle, groups, intake, openwaits, reconcile, beats)
+        self.heartbeats = beats = Heartbeats(
+            tables, dispatch, settle, intake, openwaits, reconcile, claims, self.resources
+        )
+        self.reception = Reception(tables, dispatch, settle, groups, intake, self.resources, reconcile, beats)
         self.detector.release = self.intake.release
         self._sweeps = 0
 
@@ -99,6 +105,8 @@ class Kernel:
                 self._refused(fact)
             case Disconnected():
                 tables.connections.ended(fact.connection, now)
+            case ApprovalDecided():
+                self.resources.deciding.of_operator(fact)
             case TimePassed():
                 self._time_passed(now)
             case Stopped():
@@ -107,6 +115,8 @@ class Kernel:
                 assert_never(fact)
         if tables.is_reconciling and self.reconcile.is_over:
             self.reception.end_reconciliation(now)
+        if tables.resources.is_stirred:
+            self.resources.run(now)
         if tables.waiting.is_touched:
             tables.waiting.is_touched = False
             self.detector.look(now)
@@ -118,7 +128,8 @@ class Kernel:
 
     def next_wakeup_at(self) -> float | None:
         """When TimePassed is due; None if nothing is. One in the past: there is work left, come back soon."""
-        if self.tables.waiting.graph.suspects:
+        tables = self.tables
+        if tables.waiting.graph.suspects or (tables.resources.is_touched and not tables.is_reconciling):
             return 0.0
         return self.tables.deadlines.next_at()
 
@@ -134,6 +145,15 @@ class Kernel:
                     self.detector.heard(session, frozenset(fact.body.open), now)
             case bodies.RequestCancel():
                 self._cancel(fact.agent, fact.body, fact.reply_to, now)
+            case (
+                resources.LockRenew()
+                | resources.LockRelease()
+                | resources.LockCheck()
+                | resources.PoolDeclare()
+                | resources.ArtifactForget()
+                | resources.ApprovalResolve()
+            ):
+                self.resources.of_agent(fact.agent, fact.body, fact.reply_to, now)
             case bodies.WaitClose(session=None):
                 text = f"agent {fact.agent!r} must name its session"
                 self.tables.refuse(fact.reply_to, fact.body.id, errors.SESSION_REQUIRED, text)
@@ -154,7 +174,8 @@ class Kernel:
                 self.intake.give_queued(EventId(body.id), now)
                 return
             case bodies.WaitClose():
-                self.openwaits.close(session, body, reply_to, now)
+                if not self.resources.locks.closes(session, body.id, reply_to):
+                    self.openwaits.close(session, body, reply_to, now)
                 return
             case bodies.Done():
                 for event_id in body.ids:
@@ -166,16 +187,27 @@ class Kernel:
                 self.detector.facts(session, body, now)
             case bodies.Bye():
                 self.reception.bye(session, body.drain_s, now)
-            case bodies.Hello() | bodies.Heartbeat() | bodies.RequestCancel():
-                raise AssertionError("handled by the caller")
+            case (
+                resources.LockAcquire()
+                | resources.ArtifactDeclare()
+                | resources.ArtifactWithdraw()
+                | resources.ArtifactPublish()
+                | resources.ArtifactWait()
+                | resources.ApprovalRequest()
+                | resources.HolderSet()
+                | resources.HolderClear()
+            ):
+                self.resources.of_session(session, body, reply_to, now)
+                return
             case _:
-                assert_never(body)
+                raise AssertionError("handled by the caller")
         self.tables.receipt(reply_to, bodies.Receipt(True))
 
     def _cancel(self, agent: AgentId, body: bodies.RequestCancel, reply_to: str | None, now: float) -> None:
         message = self.tables.messages.open.get(EventId(body.id))
         if message is None:
-            self.tables.count("cancel.unknown")
+            if not self.resources.cancel(agent, body, now):
+                self.tables.count("cancel.unknown")
         elif message.source.name != agent or (body.session is not None and body.session != message.source.id):
             text = f"request {body.id!r} is not this session's; nothing was changed"
             self.tables.refuse(reply_to, body.id, errors.STALE_SESSION, text)
@@ -191,11 +223,14 @@ class Kernel:
         session = tables.sessions.find(AgentId(fact.agent), fact.session)
         request_id = EventId(fact.event_id or "")
         is_new = tables.messages.open.get(request_id) is None and tables.messages.closed(request_id) is None
+        is_new = is_new and request_id not in tables.messages.waits and not self.resources.holds(request_id)
+        kind: bodies.OutcomeKind = "over_limit" if error.code == errors.OVER_LIMIT else "refused"
+        outcome = bodies.Outcome(request_id, kind, "no", self.epoch, error=error)
+        if fact.verb in WAIT_VERBS and request_id and is_new and session is not None:
+            tables.outcome(session, outcome, None)
         if fact.verb == "request" and request_id and is_new and (fact.reply_to or session is not None):
             agent = tables.sessions.agents.get(AgentId(fact.agent))
             to = session or (agent.zero if agent is not None else None)
-            kind: bodies.OutcomeKind = "over_limit" if error.code == errors.OVER_LIMIT else "refused"
-            outcome = bodies.Outcome(request_id, kind, "no", self.epoch, error=error)
             if to is not None:
                 tables.outcome(to, outcome, fact.reply_to)
                 return
@@ -245,6 +280,10 @@ class Kernel:
                 self.tables.uncorrelated.forget(key)  # type: ignore[arg-type]
             case "sweep":
                 self._sweep(now)
+            case "lease":
+                self.resources.locks.lapse(key)  # type: ignore[arg-type]
+            case "report":
+                self.resources.report_over(key)  # type: ignore[arg-type]
             case "group":
                 self.groups.forget(key)  # type: ignore[arg-type]
             case _:
@@ -256,7 +295,7 @@ class Kernel:
             case "silence":
                 self.reception.silence(session, now)
             case "drain":
-                self.reception.end(session, now, "its drain time was over")
+                self.reception.end(session, now, "its drain time was over", said_bye=True)
             case "idle":
                 self.reception.idle(session, now)
             case "claims":

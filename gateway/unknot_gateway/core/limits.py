@@ -53,6 +53,24 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Agents, by who asked them, whose answer without a name may still come for a request that has ended."""
     expect_search_max: int = 1_000
     """Events of one lane that are searched for the one that an ``expect`` has been opened for."""
+    pools_max: int = 10_000
+    """Declared pools of permits."""
+    holds_max: int = 100_000
+    """Holds of locks and permits."""
+    asks_max: int = 200_000
+    """Waits in the queues of locks and pools."""
+    productions_max: int = 100_000
+    """Producers declared for artifacts that are not there yet."""
+    artifacts_max: int = 10_000
+    """Published artifacts remembered, oldest first out."""
+    artifact_bytes_max: int = 256 * 1024 * 1024
+    """Bytes of their data, likewise."""
+    approvals_max: int = 10_000
+    """Open approvals: more than people can decide."""
+    reports_max: int = 100_000
+    """Reports of who holds or can do something outside."""
+    grants_max: int = 500
+    """Waits that are ended in one slice by what they waited for; the others follow between messages."""
     incidents_max: int = 1_024
     """Incidents being probed at once; further suspicions wait for the sweep."""
     decisions_max: int = 10_000

@@ -125,6 +125,8 @@ class MessageTable:
         tombstone.weight = _OUTCOME_BYTES
         if outcome.event is not None:
             tombstone.weight += memoryview(outcome.event.data).nbytes
+        if outcome.fulfilled is not None:
+            tombstone.weight += sum(memoryview(data).nbytes for data in outcome.fulfilled.artifacts.values())
         self.kept_bytes += tombstone.weight
         self._kept.append(tombstone)
         while self.kept_bytes > self._limits.kept_bytes_max:

@@ -1,12 +1,14 @@
 """Waits that agents open themselves: for an own request, for an event, for what only they know of."""
 
-from unknot_gateway.core import marks
-from unknot_gateway.core.graph import OUTSIDE, Condition, any_of, execution
+from unknot_gateway.core import explain, marks
+from unknot_gateway.core.graph import NEVER, OUTSIDE, Condition, any_of, execution
 from unknot_gateway.core.messages import Tombstone
 from unknot_gateway.core.records import Message, OpenWait, Session
+from unknot_gateway.core.resources.approvals import approver
+from unknot_gateway.core.resources.resources import is_ended_here
 from unknot_gateway.core.tables import Tables
 from unknot_gateway.core.waiting import condition_of, slot_condition
-from unknot_schemas import bodies, errors
+from unknot_schemas import bodies, errors, holds
 from unknot_schemas.bodies import OutcomeKind
 from unknot_schemas.ids import MAIN, AgentId, EventId, ExecutionId, StrandId, agent_id, is_pattern
 from unknot_schemas.limits import CONDITION_ID_CHARS_MAX, CONDITIONS_MAX
@@ -27,13 +29,14 @@ class OpenWaits:
         known = self._t.messages.waits.get(event_id)
         if void_up_to is not None and body.generation <= void_up_to:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
+            self._repeat(session, event_id)
             return
         if known is not None and (known.session is not session or known.body.generation >= body.generation):
             self._known(known, session, body, reply_to)
             return
         fault = self._fault(session, event_id, body)
         if fault is not None:
-            self._t.refuse(reply_to, body.id, fault.code, fault.message, **(fault.detail or {}))
+            self._refuse(session, body, fault, reply_to)
             return
         if known is not None:
             self._remove(known)
@@ -61,23 +64,41 @@ class OpenWaits:
         self, wait: OpenWait, kind: OutcomeKind, now: float, *, error: bodies.Error | None = None
     ) -> None:
         """End *wait* from the gateway's side."""
-        if self._t.messages.waits.get(wait.id) is not wait:
-            return
+        if self._t.messages.waits.get(wait.id) is wait:
+            self.finish(wait)
+            self.tell(wait, kind, now, error=error)
+
+    def finish(self, wait: OpenWait) -> None:
+        """*wait* is over; `tell` says how, in the same step."""
         self._remove(wait)
+
+    def tell(
+        self,
+        wait: OpenWait,
+        kind: OutcomeKind,
+        now: float,
+        *,
+        error: bodies.Error | None = None,
+        fulfilled: holds.Fulfilled | None = None,
+    ) -> None:
+        """The one Outcome of *wait*, which is finished."""
         tombstone = self._bury(wait, now, kind)
-        outcome = bodies.Outcome(wait.id, kind, "no", self._t.epoch, error=error)
+        outcome = bodies.Outcome(wait.id, kind, "no", self._t.epoch, error=error, fulfilled=fulfilled)
         self._t.outcome(wait.session, outcome, None)
         self._t.messages.keep(tombstone, outcome)
 
     def expire(self, wait: OpenWait, now: float) -> None:
         """The deadline of *wait* has come."""
-        steps = [f"{condition.kind}:{condition.id}" for condition in wait.body.on[:8]]
-        text = f"what {wait.session.name!r} waited for ({', '.join(steps)}) did not come in time"
+        steps = explain.chain(self._t, wait)
+        named = ", ".join(f"{condition.kind}:{condition.id}" for condition in wait.body.on[:8])
+        text = f"what {wait.session.name!r} waited for ({named}) did not come in time"
         self.end(wait, "expired", now, error=bodies.Error(errors.EXPIRED, text, {"chain": steps}))
 
     def taken(self, wait: OpenWait, now: float) -> None:
-        """An event was delivered for *wait*: with enough of them it is over, and its client knows."""
-        if len(wait.taken) >= need_of(wait.body):
+        """An event was delivered for *wait*: with enough of them it is over, and its client knows, or is told."""
+        if wait.is_ended_here:
+            self._t.resources.touched[wait] = None
+        elif len(wait.taken) >= need_of(wait.body):
             self._remove(wait)
             self._bury(wait, now, "closed")
 
@@ -94,6 +115,21 @@ class OpenWaits:
             self._bury(wait, now, "cancelled")
 
     # -- inside
+
+    def _refuse(
+        self, session: Session, body: bodies.WaitOpen, fault: bodies.Error, reply_to: str | None
+    ) -> None:
+        """Nothing was entered. What the gateway would have ended ends so; never an id that is another's."""
+        self._t.refuse(reply_to, body.id, fault.code, fault.message, **(fault.detail or {}))
+        if is_ended_here(body) and fault.code != errors.ID_CONFLICT:
+            kind: OutcomeKind = "over_limit" if fault.code == errors.OVER_LIMIT else "refused"
+            self._t.outcome(session, bodies.Outcome(body.id, kind, "no", self._t.epoch, error=fault), None)
+
+    def _repeat(self, session: Session, event_id: EventId) -> None:
+        """The wait has ended before: its Outcome, once more."""
+        closed = self._t.messages.closed(event_id)
+        if closed is not None and closed.outcome is not None and closed.waiter == session.name:
+            self._t.outcome(session, closed.outcome, None)
 
     def _known(self, known: OpenWait, session: Session, body: bodies.WaitOpen, reply_to: str | None) -> None:
         if known.session is not session:
@@ -122,6 +158,9 @@ class OpenWaits:
                 )
             if condition.kind == "event" and not is_pattern(condition.id):
                 return bodies.Error(errors.BAD_ID, f"{condition.id!r} is no pattern over event types")
+        fault = self._t.resources.fault(body, is_reconciling=self._t.is_reconciling)
+        if fault is not None:
+            return fault
         if len(session.open) >= self._t.limits.open_per_session_max:
             detail: dict[str, object] = {"retry_after_s": self._t.limits.retry_after_s}
             return bodies.Error(errors.OVER_LIMIT, f"too much is open for {session.name!r}", detail)
@@ -129,7 +168,7 @@ class OpenWaits:
 
     def _enter(self, session: Session, event_id: EventId, body: bodies.WaitOpen, now: float) -> None:
         deadline_at = now + marks.holding_timeout_s(body.timeout_s)
-        wait = OpenWait(event_id, session, body, now, deadline_at)
+        wait = OpenWait(event_id, session, body, now, deadline_at, is_ended_here=is_ended_here(body))
         self._t.messages.waits[event_id] = wait
         session.open[event_id] = wait
         if any(condition.kind == "event" for condition in body.on):
@@ -142,10 +181,11 @@ class OpenWaits:
             StrandId(body.strand or ""),
             detached=body.detached,
         )
-        conditions = [self._condition(session, condition) for condition in body.on]
+        conditions = [self._condition(wait, index, condition) for index, condition in enumerate(body.on)]
         wait.wait = waiting.open(strand, conditions, need_of(body), opened=wait)
+        self._t.opened = wait
         for index, condition in enumerate(body.on):
-            if condition.kind == "agent" and (name := agent_id(condition.id)) is not None:
+            if (name := _agent_named(condition)) is not None:
                 self._for_agents.setdefault(name, {})[event_id, index] = (wait, index)
         for index, condition in enumerate(body.on):
             message = self._own_open(session, condition)
@@ -155,15 +195,23 @@ class OpenWaits:
                 ]
                 message.watchers = (*still, (wait, index))
 
-    def _condition(self, session: Session, condition: bodies.WaitCondition) -> Condition:
+    def _condition(self, wait: OpenWait, index: int, condition: bodies.WaitCondition) -> Condition:
         """What the graph makes of it. What cannot be resolved counts as outside: never an edge."""
         if condition.kind == "reply":
-            message = self._own_open(session, condition)
-            if message is not None:
-                return condition_of(self._t.waiting, message)
-        elif condition.kind == "agent":
-            return self._agent(condition.id)
-        return OUTSIDE
+            return self._reply(wait, index, condition)
+        entered = self._t.resources.enter(wait, index, condition)
+        name = _agent_named(condition)
+        return self._agent(name) if name is not None else entered
+
+    def _reply(self, wait: OpenWait, index: int, condition: bodies.WaitCondition) -> Condition:
+        message = self._own_open(wait.session, condition)
+        if message is not None:
+            return condition_of(self._t.waiting, message)
+        closed = self._t.messages.closed(EventId(condition.id)) if wait.is_ended_here else None
+        if closed is None or not closed.blocks:
+            return OUTSIDE
+        self._t.resources.replied(((wait, index),), answered=closed.kind == "reply")
+        return OUTSIDE if closed.kind == "reply" else NEVER
 
     def _own_open(self, session: Session, condition: bodies.WaitCondition) -> Message | None:
         """The open request of *session* whose answer *condition* is; None if it is none."""
@@ -195,17 +243,25 @@ class OpenWaits:
         wait.session.agent.expects.pop(wait.id, None)
         self._t.deadlines.drop("wait", wait.id)
         for index, condition in enumerate(wait.body.on):
-            if condition.kind == "agent" and (name := agent_id(condition.id)) is not None:
+            if (name := _agent_named(condition)) is not None:
                 waits = self._for_agents.get(name, {})
                 waits.pop((wait.id, index), None)
                 if not waits:
                     self._for_agents.pop(name, None)
         if wait.wait is not None:
             self._t.waiting.close(wait.wait)
+        self._t.resources.leave(wait)
 
     def _bury(self, wait: OpenWait, now: float, kind: str) -> Tombstone:
         digest = hash((wait.session.name, wait.id, wait.body.generation))
         return self._t.messages.bury(wait.id, digest, now, kind=kind, waiter=wait.session.name)
+
+
+def _agent_named(condition: bodies.WaitCondition) -> AgentId | None:
+    """The agent that must make it come true as a whole; None if it is none."""
+    if condition.kind == "agent":
+        return agent_id(condition.id)
+    return approver(condition) if condition.kind == "approval" else None
 
 
 def need_of(body: bodies.WaitOpen) -> int:

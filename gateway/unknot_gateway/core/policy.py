@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from unknot_gateway.core.graph import Core
 from unknot_gateway.core.incidents import Evidence, Incident, Members, Part, Reading, generation_of, owner_of
-from unknot_gateway.core.records import Message, Session, Strand
+from unknot_gateway.core.records import Message, OpenWait, Session, Strand
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import MAIN
@@ -59,8 +59,9 @@ def _failing(tables: Tables, incident: Incident, parts: list[Part], evidence: Ev
     if config.policy == "shadow" or (evidence == "assumed" and not config.assume_serial):
         return []
     closing = incident.closing
-    if config.policy == "refuse" and closing is not None and closing.is_open and closing in parts:
-        return [*closing.group.open.values()] if closing.group is not None else [closing]
+    if config.policy == "refuse" and closing is not None and closing in parts:
+        group = closing.group if isinstance(closing, Message) else None
+        return [*group.open.values()] if group is not None else [closing]
     return parts
 
 
@@ -89,7 +90,8 @@ def _event(
 ) -> bodies.DeadlockDetected:
     parts = reading.parts
     cycle = _agents([tables.waiting.strands[node] for node in reading.core.cycle])
-    remedy = _remedy(reading.strands, cycle)
+    kinds = {on.kind for part in parts if isinstance(part, OpenWait) for on in part.body.on}
+    remedy = _remedy(reading.strands, cycle, kinds)
     shown = cycle if len(cycle) <= REPORTED_ENTRIES_MAX else [*cycle[: REPORTED_ENTRIES_MAX - 1], cycle[-1]]
     arrows = " -> ".join(shown if len(cycle) <= REPORTED_ENTRIES_MAX else [*shown[:-1], "…", shown[-1]])
     return bodies.DeadlockDetected(
@@ -97,7 +99,7 @@ def _event(
         reading.digest,
         tables.network,
         shown,
-        [_member_wait(part, now) for part in parts[:REPORTED_ENTRIES_MAX]],
+        [_member_wait(tables, part, now) for part in parts[:REPORTED_ENTRIES_MAX]],
         [part.id for part in parts[:REPORTED_ENTRIES_MAX]],
         sorted({str(session.name) for session in tails})[:REPORTED_ENTRIES_MAX],
         tables.config.policy,
@@ -124,7 +126,7 @@ def _agents(strands: Sequence[Strand]) -> list[str]:
     return [*names, names[0]]
 
 
-def _member_wait(part: Part, now: float) -> bodies.MemberWait:
+def _member_wait(tables: Tables, part: Part, now: float) -> bodies.MemberWait:
     session = owner_of(part)
     if isinstance(part, Message):
         envelope = part.envelope
@@ -142,7 +144,8 @@ def _member_wait(part: Part, now: float) -> bodies.MemberWait:
             deadline_in_s=max(part.deadline_at - now, 0.0),
             run=envelope.run,
         )
-    first = part.body.on[0]
+    false = tables.waiting.graph.false_conditions(part.wait.handle) if part.wait is not None else []
+    first = part.body.on[false[0] if false else 0]
     return bodies.MemberWait(
         part.id,
         session.name,
@@ -158,8 +161,14 @@ def _member_wait(part: Part, now: float) -> bodies.MemberWait:
     )
 
 
-def _remedy(strands: list[Strand], cycle: list[str]) -> str:
-    """One sentence: what to change so that this cannot happen again."""
+def _remedy(strands: list[Strand], cycle: list[str], kinds: set[str]) -> str:
+    """One sentence: what to change so that this cannot happen again. *kinds*: of conditions waited for."""
+    if kinds and kinds <= {"lock", "permits"}:
+        if len(cycle) == 2:
+            return f"{cycle[0]} waits for what it holds itself: acquire all at once, or release before acquiring again"
+        return "acquire the locks in one step (all or none), or everywhere in the same order"
+    if kinds & {"lock", "permits"}:
+        return f"{cycle[0]}: release locks and permits before waiting for something else"
     if len(cycle) == 2:
         return _self_remedy(strands, cycle[0])
     serial = [

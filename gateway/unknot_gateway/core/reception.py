@@ -5,9 +5,9 @@ from unknot_gateway.core.effects import Answer, SendControl, SendNotice
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.heartbeats import Heartbeats
 from unknot_gateway.core.intake import Intake
-from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, Session
+from unknot_gateway.core.resources.door import Door
 from unknot_gateway.core.served import difference
 from unknot_gateway.core.sessions import pool_for, pools_of
 from unknot_gateway.core.settle import Settle
@@ -27,7 +27,7 @@ class Reception:
         settle: Settle,
         groups: Groups,
         intake: Intake,
-        openwaits: OpenWaits,
+        resources: Door,
         reconcile: Reconcile,
         heartbeats: Heartbeats,
     ) -> None:
@@ -36,9 +36,10 @@ class Reception:
         self._settle = settle
         self._groups = groups
         self._intake = intake
-        self._openwaits = openwaits
+        self._openwaits = resources.openwaits
         self._reconcile = reconcile
         self._heartbeats = heartbeats
+        self._resources = resources
         self.draining: set[Session] = set()
 
     # -- hello
@@ -67,6 +68,8 @@ class Reception:
         if known is not None and known.hello != hello:
             self._change_pools(known, hello, now)
         self._openwaits.agent_changed(name)
+        if known is None:
+            self._resources.deciding.show_all(session, now)
         self._place_waiting(session.agent, now)
         self._heartbeats.give_claimed(session, list(session.claims), now)
         if session.channels:
@@ -86,6 +89,7 @@ class Reception:
         self._t.deadlines.set("silence", session, now + self._t.config.session_loss_s)
         if hello.resume:  # first: what the others leave behind may be what it claims
             self._reconcile.resumed(session, hello, now)
+            self._resources.locks.resumed(session, hello.holds or (), now)
         for old in replaced:
             self._t.count("sessions.replaced")
             body = bodies.Replaced(old.id, session.id)
@@ -125,6 +129,7 @@ class Reception:
     def end_reconciliation(self, now: float) -> None:
         """Everybody has been heard: what has waited for that is delivered."""
         self._t.is_reconciling = False
+        self._resources.granting.refuse_undeclared(now)
         for agent in list(self._t.sessions.agents.values()):
             self._place_waiting(agent, now)
         self._t.waiting.is_touched = True
@@ -184,7 +189,7 @@ class Reception:
         session.draining = True
         self._place_waiting(session.agent, now)
         if drain_s <= 0 or not session.held:
-            self.end(session, now, "it said bye")
+            self.end(session, now, "it said bye", said_bye=True)
         else:
             self.draining.add(session)
             self._t.deadlines.set("drain", session, now + min(drain_s, limits.TIMEOUT_MAX_S))
@@ -192,7 +197,7 @@ class Reception:
     def end_drained(self, now: float) -> None:
         """A draining session ends with the last thing that it holds."""
         for session in [session for session in self.draining if not session.held]:
-            self.end(session, now, "it said bye")
+            self.end(session, now, "it said bye", said_bye=True)
 
     def silence(self, session: Session, now: float) -> None:
         """Time has passed since *session* was heard: perhaps it is lost."""
@@ -223,7 +228,7 @@ class Reception:
         self._t.waiting.end_session(zero)
         self._t.sessions.close(zero)
 
-    def end(self, session: Session, now: float, why: str) -> None:
+    def end(self, session: Session, now: float, why: str, *, said_bye: bool = False) -> None:
         """*session* is over: what it holds is lost at once, what it waits for is withdrawn, its queue finds others."""
         if not session.live:
             return
@@ -241,6 +246,7 @@ class Reception:
         for message in [item for item in session.open.values() if isinstance(item, Message)]:
             self._settle.cancel(message, now, why)
         self._openwaits.end_session(session, now)
+        self._resources.session_ended(session, now, said_bye=said_bye)
         self._groups.end_session(session)
         self._t.waiting.end_session(session)
         self._t.waiting.pools_removed(session.pools)

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import Literal
 
+import msgspec
 from msgspec import Struct, field
 
 from unknot_gateway.core.graph import Node, Resource
@@ -61,6 +62,10 @@ class Strand(Struct, eq=False):
     open_waits: int = 0
     owed: int = 0
     """Answers that it must give besides its own execution's: of requests it expected, or promised by a defer."""
+    ties: int = 0
+    """What it holds, will produce, or is reported to have (see resources.ties)."""
+    is_lost: bool = False
+    """Its session was lost, and it has ties: it can never go on, and is forgotten with the last of them."""
     leg: "Leg | None" = None
     implied: GraphWait | None = None
     """The wait of the execution's own task for this strand, while this strand waits."""
@@ -216,7 +221,14 @@ class OpenWait(Struct, eq=False):
     reply_to: str | None = None
     wait: "Wait | None" = None
     taken: set[int] = field(default_factory=set)
-    """Its conditions for an event, by index, that have had theirs."""
+    """Its conditions, by index, that are true here: had their event, have a place reserved, are there, approved."""
+    is_ended_here: bool = False
+    """Whether the gateway says when it is over; else its client knows."""
+    got: "dict[str, msgspec.Raw] | None" = None
+    """Data of the artifacts that it has waited for."""
+    spent: frozenset[int] = frozenset()
+    """Its conditions that can never be true: denied, or a request that ended without an answer."""
+    denied: bodies.Error | None = None
     omitted: int = 0
 
 

@@ -18,7 +18,7 @@ from unknot_gateway.core.records import Agent, Leg, Message, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.bodies import OutcomeKind
-from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.ids import AgentId, EventId, ExecutionId
 from unknot_schemas.subjects import CONTROL_ABANDONED
 
 _ANSWERS: Final = ("reply", "failed")
@@ -158,6 +158,8 @@ class Settle:
         leg = session.held.get(event_id)
         if leg is None or leg.state == "deferred":
             self._t.count("done.unknown" if leg is None else "done.deferred")
+            if session in self._t.resources.ties:
+                self._t.resources.ties.ended.append((session, ExecutionId(event_id)))
             return
         message = leg.message
         if message.is_open and not leg.ended:
@@ -299,8 +301,8 @@ class Settle:
             outcome = bodies.Outcome(message.id, kind, handled, self._t.epoch, event=event, error=error)
             self._t.outcome(message.source, outcome, message.reply_to)
             self._t.messages.keep(tombstone, outcome)
-        for leg in freed:
-            self._dispatch.free(leg, now)
+        for leg in freed:  # whoever runs one of them without a slot may not have heard of it yet
+            self._dispatch.free(leg, now, returned=leg.pool is not None)
         if message.group is not None:
             for other in self._groups.ended(message, now, answered=kind == "reply"):
                 self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
@@ -357,6 +359,7 @@ class Settle:
         elif message.wait is not None:
             self._t.waiting.close(message.wait)
         if message.watchers:
+            self._t.resources.replied(message.watchers, answered=answered)
             self._t.waiting.answered(message)
         message.wait = None
         message.is_unentered = False

@@ -12,7 +12,8 @@ from unknot_gateway.core.deadlines import Deadlines
 from unknot_gateway.core.effects import Answer, AnyEffect, SendOutcome
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.messages import MessageTable
-from unknot_gateway.core.records import Agent, Session
+from unknot_gateway.core.records import Agent, OpenWait, Session
+from unknot_gateway.core.resources.resources import Resources
 from unknot_gateway.core.sessions import SessionTable
 from unknot_gateway.core.uncorrelated import Uncorrelated
 from unknot_gateway.core.waiting import Waiting
@@ -55,10 +56,13 @@ class Tables:
         self.uncorrelated = Uncorrelated(config.limits)
         self.connections = Connections(config.limits, self.deadlines, config.disconnect_grace_s)
         self.waiting = Waiting(config.limits)
+        self.resources = Resources(epoch, config.limits, self.waiting, self.deadlines)
         self.began_at = math.inf
         """When this epoch's first fact came."""
         self.is_reconciling = False
         """Whether sessions that lived before this epoch are still to be heard."""
+        self.opened: OpenWait | None = None
+        """The wait that an agent has just opened: it may close a core."""
         self.out: list[AnyEffect] = []
         self._ids = 0
 

@@ -64,10 +64,22 @@ class Waiting:
         )
 
     def drop_if_idle(self, strand: Strand) -> None:
-        """Remove the node when it handles nothing and waits for nothing; a session's main stays."""
+        """Remove the node when it handles nothing, waits for nothing and has no ties; a session's main stays."""
+        if strand.ties:
+            return
         is_main = strand.execution == MAIN and strand.id == OWN_TASK
-        if strand.leg is None and not strand.open_waits and not strand.owed and not is_main:
+        if strand.is_lost:
+            self._forget(strand)
+        elif strand.leg is None and not strand.open_waits and not strand.owed and not is_main:
             self._remove(strand)
+
+    def lose(self, strand: Strand) -> None:
+        """Its session was lost, and it holds something: whoever waits for that is orphaned until it is let go."""
+        if strand.session.strands.pop((strand.execution, strand.id), None) is not None:
+            self._drop_implied(strand)
+            strand.is_lost = True
+            self.graph.lose(strand.node)
+            self.is_touched = True
 
     def end_session(self, session: Session) -> None:
         """Remove all nodes of *session*."""
@@ -77,9 +89,12 @@ class Waiting:
     def _remove(self, strand: Strand) -> None:
         if strand.session.strands.pop((strand.execution, strand.id), None) is not None:
             self._drop_implied(strand)
-            del self.strands[strand.node]
-            self.graph.remove(strand.node)
-            self.is_touched = True
+            self._forget(strand)
+
+    def _forget(self, strand: Strand) -> None:
+        del self.strands[strand.node]
+        self.graph.remove(strand.node)
+        self.is_touched = True
 
     # -- slots
 
@@ -264,8 +279,10 @@ class Waiting:
             self.is_touched = True
 
     def answered(self, message: Message) -> None:
-        """*message* has ended: who opened a wait for its answer can go on."""
-        self._change_watchers(message, OUTSIDE)
+        """*message* has ended: who opened a wait for its answer can go on, unless only an answer counts there."""
+        for opened, index in message.watchers:
+            if opened.wait is not None:
+                self.change(opened.wait, index, NEVER if index in opened.spent else OUTSIDE)
         message.watchers = ()
 
     def _change_watchers(self, message: Message, condition: Condition) -> None:

@@ -1,0 +1,1 @@
+"""Locks, permits, artifacts, approvals, and what is reported of things outside."""
