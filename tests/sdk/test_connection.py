@@ -287,7 +287,7 @@ async def test_a_stray_publish_to_the_inbox_changes_nothing(fake: Fake) -> None:
 async def test_the_receipt_of_a_send_is_asked_for_again_under_the_same_id(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unknot._sends.RECEIPT_TRY_S", 0.1)
+    monkeypatch.setattr("unknot._session.RECEIPT_TRY_S", 0.1)
     fake.answers["send"] = None
     async with unknot.connect("birch") as me:
         sending = asyncio.ensure_future(me.send("elm", "say", 1))
@@ -299,8 +299,8 @@ async def test_the_receipt_of_a_send_is_asked_for_again_under_the_same_id(
 
 
 async def test_a_send_that_nobody_takes_is_unreachable(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unknot._sends.RECEIPT_TRY_S", 0.05)
-    monkeypatch.setattr("unknot._sends.RECEIPT_S", 0.2)
+    monkeypatch.setattr("unknot._session.RECEIPT_TRY_S", 0.05)
+    monkeypatch.setattr("unknot._session.RECEIPT_S", 0.2)
     fake.answers["send"] = None
     async with unknot.connect("birch") as me:
         with pytest.raises(unknot.Unreachable):

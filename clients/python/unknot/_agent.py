@@ -15,7 +15,7 @@ from unknot._names import agent_name, channel_name, channel_names, topic_pattern
 from unknot._serving import HandlerServer
 from unknot._session import BlockingWaits, Profile
 from unknot.errors import UnknotError
-from unknot_schemas import bodies
+from unknot_schemas import bodies, subjects
 from unknot_schemas.ids import is_pattern
 from unknot_schemas.limits import POOL_TYPES_MAX, POOLS_MAX, SLOTS_MAX
 
@@ -53,6 +53,7 @@ class Agent:
         self._blocking_waits = waits_mode(blocking_waits)
         self._heartbeat_s = heartbeat_s
         self._handlers: dict[str, Handler] = {}
+        self._approver: Handler | None = None
         self._running: list[Connection] = []
         for pool, slots in self._slots.items():
             if slots is not None and not 1 <= slots <= SLOTS_MAX:
@@ -83,6 +84,17 @@ class Agent:
             return function
 
         return register
+
+    def on_approval(self, function: Function) -> Function:
+        """Decide what others wait to be approved: ``(data)`` or ``(data, ctx)``, with ``ctx.event.source`` who asks.
+
+        True is yes, False is no. None (also when it raises): not decided, ``ctx.resolve_approval`` may do so later. It
+        takes no slot, and every live session of the agent is asked: the first decision counts.
+        """
+        if self._approver is not None:
+            raise ValueError(f"agent {self.name} has one that decides already")
+        self._approver = _handlers.describe(function, subjects.CONTROL_APPROVAL, DEFAULT_POOL)
+        return function
 
     def channel(self, name: str) -> Channel:
         """Make this agent a member of channel *name*, and give the channel for use in its handlers.
@@ -126,7 +138,7 @@ class Agent:
             url,
             network,
             timeout,
-            lambda links: HandlerServer(links, self._handlers, self._slots),
+            lambda links: HandlerServer(links, self._handlers, self._slots, self._approver),
             drain_s,
             login,
         ) as me:

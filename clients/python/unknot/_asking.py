@@ -24,8 +24,14 @@ RETRY_AFTER_S: Final = 1.0
 """When to try again what the client itself could not take."""
 
 
-class Request(Generic[T_co]):
-    """A request described, not yet sent: a branch of ``wait_all``, ``wait_any`` or ``wait_quorum``."""
+class Waitable(Generic[T_co]):
+    """Something described that may be waited for beside others: by ``wait_all``, ``wait_any``, ``wait_quorum``."""
+
+    __slots__ = ()
+
+
+class Request(Waitable[T_co]):
+    """A request described, not yet sent."""
 
     __slots__ = ("data", "into", "target", "type")
 
@@ -41,7 +47,7 @@ class Request(Generic[T_co]):
 
 
 class Answer(Struct, Generic[T], frozen=True):
-    """One branch that was answered. *index*: of its request among those waited for."""
+    """One branch that came true. *index*: of it among those waited for. *data*: its answer, data or Lease."""
 
     index: int
     data: T

@@ -1,22 +1,26 @@
 """The execution made visible: everything that a handler or a script can do."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextvars import ContextVar
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from unknot import _gather
 from unknot._answers import Answers
-from unknot._asking import Answer, Request
+from unknot._asking import Request
 from unknot._channel import Channel
+from unknot._declaring import Declaring
 from unknot._event import Event
+from unknot._mixed import Mixed
 from unknot._names import channel_name
+from unknot._opening import Opening
 from unknot._outbound import Outbound
 from unknot._requests import Requests
 from unknot._running import Abandoned, Work
 from unknot._sends import Asked, OnError, OnReply, Sends
 from unknot._session import Session
+from unknot._standing_still import StandingStill
 from unknot._strands import Execution, Strand, current
-from unknot._waits import BlockingOn, Waits
+from unknot._waits import Waits
 from unknot.errors import UnknotError
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
@@ -30,18 +34,21 @@ acting: "ContextVar[Context | None]" = ContextVar("unknot_context", default=None
 class Links:
     """What all executions of one session share."""
 
-    __slots__ = ("answers", "requests", "sends", "session", "waits")
+    __slots__ = ("answers", "declaring", "mixed", "requests", "sends", "session", "waits")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         outbound = Outbound(session)
         self.requests = Requests(session, outbound)
         self.sends = Sends(session, outbound)
-        self.waits = Waits(session, outbound)
+        opening = Opening(session, outbound)
+        self.waits = Waits(session, outbound, opening)
+        self.mixed = Mixed(session, outbound, self.sends, opening)
+        self.declaring = Declaring(session)
         self.answers = Answers(session)
 
 
-class Context:
+class Context(StandingStill):
     """The execution that handles one event, or a script's main: sends, waits, answers.
 
     A task that a handler starts itself is a strand of its own that blocks nobody; ``gather`` makes strands that
@@ -131,23 +138,6 @@ class Context:
         """Describe a request for ``wait_all``, ``wait_any`` or ``wait_quorum``; nothing is sent yet."""
         return Request(target, type, data, into=into)
 
-    async def wait_all(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> list[T]:
-        """Send all as one wait and give all answers in order; the first failure withdraws the others and raises."""
-        if not requests:
-            return []
-        answers = await self._links.requests.send_group(self._strand(), requests, len(requests), timeout)
-        return [answer.data for answer in answers]
-
-    async def wait_any(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> Answer[T]:
-        """Send all as one wait and give the first answer; the others are withdrawn. Raises when none can come."""
-        return (await self._links.requests.send_group(self._strand(), requests, 1, timeout))[0]
-
-    async def wait_quorum(
-        self, requests: Sequence[Request[T]], need: int, *, timeout: float | None = None
-    ) -> list[Answer[T]]:
-        """Send all as one wait and give *need* answers, by index; raises when so many can no longer come."""
-        return await self._links.requests.send_group(self._strand(), requests, need, timeout)
-
     async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
         """Run *branches* at once as strands that this one waits for; a failure cancels the others and raises."""
         return await _gather.gather(self._strand(), branches)
@@ -214,36 +204,6 @@ class Context:
     def channel(self, name: str) -> Channel:
         """The channel *name*, for this execution. Anybody may post and ask; members alone hear what others post."""
         return Channel(channel_name(name), lambda: self)
-
-    # ------------------------------------------------------------------ waits
-
-    @overload
-    async def expect(
-        self, what: str, *, source: str | None = None, timeout: float | None = None
-    ) -> Event: ...
-    @overload
-    async def expect(self, what: Asked[T], *, timeout: float | None = None) -> T: ...
-    async def expect(
-        self, what: str | Asked[Any], *, source: str | None = None, timeout: float | None = None
-    ) -> Any:
-        """Wait for an event of type (or pattern) *what*, or for the answer to an ask. It takes no slot."""
-        if isinstance(what, Asked):
-            return await self._links.waits.answer(self._strand(), what, timeout)
-        return await self._links.waits.event(self._strand(), what, source, timeout)
-
-    def blocking_on(
-        self,
-        kind: Literal["agent", "human", "tool"],
-        id: str = "",
-        *,
-        timeout: float | None = None,
-        reason: str | None = None,
-    ) -> BlockingOn:
-        """``async with``: while inside, this execution counts as waiting for that agent, human or tool.
-
-        With *timeout* the body is cancelled when it is over, and WaitExpired raises; a deadlock does so always.
-        """
-        return self._links.waits.outside(self._strand(), kind, id, timeout, reason)
 
     # ------------------------------------------------------------------ answers
 

@@ -155,6 +155,7 @@ class Lifeline:
             held=session.running.named(ALL, NAMED_IDS_MAX),
             answered=session.running.answered(NAMED_IDS_MAX),
             seen=session.running.seen,
+            holds=session.holds.named(),
         )
 
     async def _hello(self, hello: bodies.Hello) -> bool:
@@ -170,6 +171,8 @@ class Lifeline:
             raise from_receipt(receipt)
         welcome = _welcome(answer)
         self._session.epoch, self.heartbeat_s = welcome.epoch, welcome.heartbeat_s
+        for verb, body in self._session.standing.again(self._session.token):
+            self._session.post(verb, body)
         return True
 
     async def _call(self, verb: str, body: bodies.Body, timeout: float) -> bytes | None:
@@ -204,6 +207,7 @@ class Lifeline:
             held=session.running.named(older_than, NAMED_IDS_MAX),
             seen=session.running.seen,
             connection=session.transport.connection,
+            holds=session.holds.named(),
         )
         subject = session.subjects.verb(session.agent, "heartbeat")
         made = session.transport.calls.made
@@ -232,6 +236,7 @@ class Lifeline:
         if receipt.ok:
             pulse = _pulse(answer)
             session.epoch = pulse.epoch
+            session.holds.unknown(pulse.unknown_holds)
             self._repair(pulse.unknown, pulse.not_held, self._refuse(refused, calls, pulse.unknown))
         elif receipt.error is not None and receipt.error.code in (codes.UNKNOWN_SESSION, codes.STALE_SESSION):
             if not self._resuming:
@@ -310,6 +315,7 @@ class Lifeline:
                 pass
             session.counters["resumed"] += 1
             self._reconnected()
+            session.holds.renew_all()
         except WaitFailed as refused:
             if session.ended is not None:
                 return  # replaced meanwhile: a new session would take the place of its successor

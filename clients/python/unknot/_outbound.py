@@ -9,7 +9,7 @@ from unknot._asking import RETRY_AFTER_S, bad_id, full, metadata
 from unknot._pending import Entry
 from unknot._session import Session, encode
 from unknot._strands import Strand
-from unknot.errors import Cancelled, Refused, WaitFailed
+from unknot.errors import Refused
 from unknot_schemas import bodies
 from unknot_schemas import errors as codes
 from unknot_schemas.ids import agent_id, is_type
@@ -34,8 +34,7 @@ class Outbound:
 
     def check_open(self, more: int) -> None:
         """Cancelled on a closed session, OverLimit when *more* waits do not fit."""
-        if self._session.ended is not None:
-            raise over(self._session)
+        self._session.check_alive()
         if self._session.pending.is_full(more):
             raise full()
 
@@ -124,8 +123,3 @@ class Outbound:
                 self._session.agent,
                 name,
             )
-
-
-def over(session: Session) -> WaitFailed:
-    """The failure of everything that is asked of a session that has ended."""
-    return Cancelled(f"agent {session.agent}: {session.ended}", code=codes.CANCELLED, handled="no")

@@ -16,6 +16,9 @@ from unknot_schemas import bodies
 OPEN_MAX: Final = 100_000
 """Requests and waits that one session has open at a time."""
 
+COME_TRUE: Final = frozenset({"reply", "granted", "produced", "approved"})
+"""Outcomes of a wait that is over because what it waited for is there."""
+
 Settle = Callable[[bodies.Outcome], None]
 
 
@@ -70,6 +73,12 @@ class Wait(Entry):
     def farewell(self, session: str) -> tuple[str, bodies.Body]:
         """What says that nobody waits for it any more: verb and body."""
         return "wait.close", bodies.WaitClose(self.id, session)
+
+
+class Claim(Wait):
+    """An open wait of the agent's own code, at whatever that awaits."""
+
+    __slots__ = ()
 
 
 class Expectation(Wait):
@@ -142,7 +151,10 @@ class Pending:
     def is_waited_for(self, id: str) -> bool:
         """Whether *id* is open and its waiter still stands: one that was cancelled this very moment does not."""
         entry = self._open.get(id)
-        return entry is not None and (entry.future is None or not entry.future.done())
+        if entry is None or (entry.future is not None and entry.future.done()):
+            return False
+        strand = entry.strand  # a detached one is named nowhere else in the facts
+        return not (strand is not None and strand.detached and isinstance(entry, Claim) and strand.is_ready)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._open.values())
@@ -165,6 +177,7 @@ class Pending:
             self._expected[entry.id] = entry
         if entry.strand is not None:
             entry.strand.open += 1
+            entry.strand.claims += isinstance(entry, Claim)
         heapq.heappush(self._deadlines, (entry.deadline_at, entry.id))
         if len(self._deadlines) > 1_000 + 2 * len(self._open):
             self._deadlines = [(each.deadline_at, each.id) for each in self._open.values()]
@@ -184,6 +197,7 @@ class Pending:
             return None
         if entry.strand is not None:
             entry.strand.open -= 1
+            entry.strand.claims -= isinstance(entry, Claim)
         self._expected.pop(id, None)
         return entry
 

@@ -72,6 +72,10 @@ class MainReader:
         work.returned = True  # it holds no slot: nothing is to be said when it has been read
         self._put(work)
 
+    def decide(self, event: bodies.Delivered) -> None:
+        """The loop reads it like any other event, and decides by ``resolve_approval``."""
+        self.broadcast(event)
+
     async def events(self) -> AsyncGenerator[Event, None]:
         """Each event when the loop reads on."""
         assert self._lifeline is not None

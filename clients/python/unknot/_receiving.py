@@ -7,11 +7,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from unknot import _payloads
 from unknot._running import Running, Work
 from unknot._session import Session
 from unknot._strands import Execution
 from unknot._strands import facts as strand_facts
-from unknot_schemas import bodies, subjects
+from unknot_schemas import bodies, resources, subjects
 from unknot_schemas.ids import MAIN
 from unknot_schemas.limits import TIMEOUT_MAX_S
 
@@ -27,6 +28,8 @@ _abandoned: Final = msgspec.json.Decoder(bodies.Abandoned).decode
 _replaced: Final = msgspec.json.Decoder(bodies.Replaced).decode
 _deadlock: Final = msgspec.json.Decoder(bodies.DeadlockDetected).decode
 _blocked: Final = msgspec.json.Decoder(bodies.BlockedBehind).decode
+_lapsed: Final = msgspec.json.Decoder(resources.Lapsed).decode
+_approval: Final = msgspec.json.Decoder(resources.ApprovalRequested).decode
 
 
 class Server(Protocol):
@@ -42,6 +45,10 @@ class Server(Protocol):
 
     def broadcast(self, event: bodies.Delivered) -> None:
         """A one-way event of a channel or topic; returns at once."""
+        ...
+
+    def decide(self, event: bodies.Delivered) -> None:
+        """A decision of this agent is waited for: *event* says which; returns at once."""
         ...
 
 
@@ -60,6 +67,8 @@ class Receiver:
             subjects.CONTROL_REPLACED: self._on_replaced,
             subjects.CONTROL_DEADLOCK: self._on_deadlock,
             subjects.CONTROL_BLOCKED_BEHIND: self._on_blocked_behind,
+            subjects.CONTROL_LAPSED: self._on_lapsed,
+            subjects.CONTROL_APPROVAL: self._on_approval,
         }
 
     def receive(self, subject: str, payload: bytes) -> None:
@@ -203,3 +212,27 @@ class Receiver:
             len(found.waits),
             cycle,
         )
+
+    def _on_lapsed(self, payload: bytes) -> None:
+        lapsed = _lapsed(payload)
+        self._session.holds.lapsed(lapsed.id, lapsed.token)
+
+    def _on_approval(self, payload: bytes) -> None:
+        """Asked once, however often it is said: it comes again with each session and each epoch."""
+        asked = _approval(payload)
+        session = self._session
+        if not self._is_first(f"{subjects.CONTROL_APPROVAL} {asked.id}"):
+            return
+        event = bodies.Delivered(
+            asked.id,
+            subjects.CONTROL_APPROVAL,
+            asked.by,
+            asked.from_,
+            asked.data if asked.data is not None else bodies.NULL,
+            requires_response=False,
+            epoch=session.epoch,
+            run=asked.run,
+            metadata=_payloads.encode({"reason": asked.reason}) if asked.reason is not None else None,
+            deadline_in_s=asked.deadline_in_s,
+        )
+        self._server.decide(event)

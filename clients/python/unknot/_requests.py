@@ -141,10 +141,10 @@ def _answers(group: Group, requests: Sequence[Request[T]]) -> list[Answer[T]]:
         return [Answer(index, requests[index].read(outcome)) for index, outcome in replied[: group.need]]
     failures = tuple(from_outcome(outcome) for _, outcome in outcomes if outcome.outcome != "reply")
     assert failures, "a group without answers ends by failures"
-    raise _worst(failures)
+    raise worst(failures)
 
 
-def _worst(failures: tuple[WaitFailed, ...]) -> WaitFailed:
+def worst(failures: tuple[WaitFailed, ...]) -> WaitFailed:
     """The failure that explains the group's: a deadlock first, a withdrawal last."""
     order = {codes.DEADLOCK: 0, codes.CANCELLED: 2}
     worst = min(failures, key=lambda failure: order.get(failure.code, 1))

@@ -1,39 +1,27 @@
 """What is sent without standing still: one-way events, asks, published events; each has a Receipt."""
 
-import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
-
-from unknot._asking import Request, bad_id, patience, payload, timeout_s
-from unknot._outbound import Outbound, over
+from unknot._asking import Request, Waitable, bad_id, patience, payload, timeout_s
+from unknot._outbound import Outbound
 from unknot._pending import Entry, Settle
 from unknot._posts import Post
 from unknot._session import Session
 from unknot._strands import Strand
-from unknot.errors import Unreachable, WaitFailed, from_outcome, from_receipt
+from unknot.errors import WaitFailed, from_outcome
 from unknot_schemas import bodies
-from unknot_schemas import errors as codes
 from unknot_schemas.ids import is_type
 from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
 
 T = TypeVar("T")
 
-RECEIPT_S: Final = 5.0
-"""How long a Receipt may take before the gateway counts as unreachable."""
-RECEIPT_TRY_S: Final = 1.0
-"""How long one sending waits for its Receipt; then the same bytes are sent again under the same id."""
-NOBODY_PAUSE_S: Final = 0.1
-
 OnReply = Callable[[Any], Awaitable[None]]
 OnError = Callable[[WaitFailed], Awaitable[None]]
 
-_receipt: Final = msgspec.json.Decoder(bodies.Receipt).decode
 
-
-class Asked(Generic[T]):
+class Asked(Waitable[T]):
     """A request that nobody stands still for. Wait for it with ``expect``, or let ``on_reply`` go on."""
 
     def __init__(self, id: str, request: Request[T]) -> None:
@@ -59,7 +47,6 @@ class Sends:
     def __init__(self, session: Session, outbound: Outbound) -> None:
         self._session = session
         self._outbound = outbound
-        self._loop = asyncio.get_running_loop()
 
     async def send(
         self, strand: Strand, request: Request[Any], timeout: float | None, marks: dict[str, Any] | None
@@ -104,11 +91,10 @@ class Sends:
         marks: dict[str, Any] | None,
         names: str | None = None,
     ) -> str:
-        if self._session.ended is not None:
-            raise over(self._session)
+        self._session.check_alive()
         patience_s = None if seconds is None else patience(None, seconds)
         body = self._outbound.envelope(strand, id, payload(data), seconds, patience_s, marks, names=names)
-        await self._receipt(subject, body, id)
+        await self._session.receipt(subject, body, id)
         return id
 
     async def ask(
@@ -120,6 +106,24 @@ class Sends:
         on_error: OnError | None,
     ) -> Asked[T]:
         """Send a request without standing still; the gateway has it when this returns."""
+        asked, entry = self.prepare(strand, request, timeout, on_reply, on_error)
+        self._outbound.open(entry)
+        try:
+            await self._session.receipt(entry.subject, entry.payload, asked.id)
+        except BaseException:
+            self._session.give_up(entry)
+            raise
+        return asked
+
+    def prepare(
+        self,
+        strand: Strand,
+        request: Request[T],
+        timeout: float | None,
+        on_reply: OnReply | None = None,
+        on_error: OnError | None = None,
+    ) -> tuple[Asked[T], Entry]:
+        """A request that nobody stands still for, with its entry; neither registered nor sent."""
         session = self._session
         seconds = timeout_s(timeout)
         subject, target = self._outbound.subject("ask", request.target, request.type)
@@ -129,14 +133,7 @@ class Sends:
         )
         settle = self._settle(asked, on_reply, on_error)
         at = session.deadline_at(seconds)
-        entry = Entry(asked.id, subject, body, settle, deadline_at=at, strand=None, target=target)
-        self._outbound.open(entry)
-        try:
-            await self._receipt(subject, body, asked.id)
-        except BaseException:
-            session.give_up(entry)
-            raise
-        return asked
+        return asked, Entry(asked.id, subject, body, settle, deadline_at=at, strand=None, target=target)
 
     def _settle(self, asked: Asked[Any], on_reply: OnReply | None, on_error: OnError | None) -> Settle:
         def settle(outcome: bodies.Outcome) -> None:
@@ -164,22 +161,3 @@ class Sends:
                 await on_reply(asked.request.read(outcome))
         elif on_error is not None:
             await on_error(from_outcome(outcome))
-
-    async def _receipt(self, subject: str, body: bytes, id: str) -> bodies.Receipt:
-        """Send until a Receipt comes; the same id and content are the same event, however often it is sent."""
-        give_up_at = self._loop.time() + RECEIPT_S
-        while (left := give_up_at - self._loop.time()) > 0:
-            asked_at = self._loop.time()
-            answer = await self._session.transport.call(subject, body, min(RECEIPT_TRY_S, left))
-            if answer is not None:
-                receipt = _receipt(answer)
-                if not receipt.ok:
-                    raise from_receipt(receipt, id)
-                return receipt
-            if self._session.ended is not None:
-                raise over(self._session)
-            if self._loop.time() - asked_at < NOBODY_PAUSE_S:
-                await asyncio.sleep(NOBODY_PAUSE_S)
-        raise Unreachable(
-            f"no gateway has taken event {id} within {RECEIPT_S:g} s", code=codes.UNREACHABLE, request_id=id
-        )

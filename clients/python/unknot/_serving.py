@@ -31,15 +31,22 @@ class HandlerServer:
     """Runs an agent's handlers. One slot, one task: what is delivered starts at once."""
 
     def __init__(
-        self, links: Links, handlers: Mapping[str, Handler], slots: Mapping[str, int | None]
+        self,
+        links: Links,
+        handlers: Mapping[str, Handler],
+        slots: Mapping[str, int | None],
+        approver: Handler | None = None,
     ) -> None:
         self._links = links
         self._handlers = handlers
+        self._approver = approver
         self._slots = slots
         threads = sum(THREADS_MAX if limit is None else limit for limit in slots.values())
         self._threads = anyio.CapacityLimiter(threads)
         self._broadcasts: deque[tuple[Handler, bodies.Delivered]] = deque()
         self._broadcasting = False
+        self._decisions = 0
+        """How many are being made now."""
 
     def execution(self, event: bodies.Delivered) -> Execution:
         """A new one."""
@@ -72,6 +79,21 @@ class HandlerServer:
         if not self._broadcasting:
             self._broadcasting = True
             session.tasks.start(self._drain_broadcasts(), f"{session.agent}: channels")
+
+    def decide(self, event: bodies.Delivered) -> None:
+        """Call whoever decides, beside the slots; several decisions are made side by side."""
+        session = self._links.session
+        if self._approver is None:
+            logger.warning(
+                "agent %s: %s waits for its approval, and nothing here decides: @agent.on_approval",
+                session.agent,
+                event.source,
+            )
+        elif self._decisions >= BROADCASTS_MAX:
+            session.counters["slow_consumer"] += 1
+        else:
+            self._decisions += 1
+            session.tasks.start(self._decide(self._approver, event), f"{session.agent}: approval {event.id}")
 
     def _find(self, event_type: str) -> Handler | None:
         if event_type in self._handlers:
@@ -112,23 +134,38 @@ class HandlerServer:
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
 
     async def _drain_broadcasts(self) -> None:
-        session = self._links.session
         try:
             while self._broadcasts:
                 handler, event = self._broadcasts.popleft()
-                execution = Execution(event.id, event, handler=handler.name)
-                session.beside[execution.id] = execution
-                work = Work(event, execution, asyncio.get_running_loop().time())
-                try:
-                    enter(execution.own)
-                    await self._call(handler, work)
-                except Exception as why:  # noqa: BLE001  user code: a one-way event has nobody to tell
-                    self._log(handler, work, why)
-                finally:
-                    session.beside.pop(execution.id, None)
-                    execution.end()
+                await self._beside(handler, event)
         finally:
             self._broadcasting = False
+
+    async def _decide(self, approver: Handler, event: bodies.Delivered) -> None:
+        try:
+            decision = await self._beside(approver, event)
+            if isinstance(decision, bool):
+                await self._links.declaring.resolve(event.id, approved=decision, reason=None)
+        except WaitFailed as why:  # decided elsewhere, or not waited for any more
+            logger.info("agent %s: approval %s: %s", self._links.session.agent, event.id, why)
+        finally:
+            self._decisions -= 1
+
+    async def _beside(self, handler: Handler, event: bodies.Delivered) -> Any:
+        """Call *handler* in an execution that holds no slot; None when it fails."""
+        session = self._links.session
+        execution = Execution(event.id, event, handler=handler.name)
+        session.beside[execution.id] = execution
+        work = Work(event, execution, asyncio.get_running_loop().time())
+        try:
+            enter(execution.own)
+            return await self._call(handler, work)
+        except Exception as why:  # noqa: BLE001  user code: a one-way event has nobody to tell
+            self._log(handler, work, why)
+            return None
+        finally:
+            session.beside.pop(execution.id, None)
+            execution.end()
 
     def _log(self, handler: Handler, work: Work, why: Exception) -> None:
         logger.warning(

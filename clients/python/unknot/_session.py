@@ -2,20 +2,23 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, Literal
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
+from unknot._leases import Holds
 from unknot._login import Login
 from unknot._pending import Entry, Pending
 from unknot._posts import Post
 from unknot._running import Running
+from unknot._standing import Standing
 from unknot._strands import Execution, Strand
 from unknot._tasks import Tasks
 from unknot._transport import Transport
-from unknot.errors import WaitFailed
+from unknot.errors import Cancelled, Unreachable, WaitFailed, from_receipt
 from unknot_schemas import Subjects, bodies
 from unknot_schemas import errors as codes
 from unknot_schemas.ids import MAIN
@@ -23,7 +26,14 @@ from unknot_schemas.limits import CLIENT_GRACE_S
 
 BlockingWaits = Literal["allow", "warn", "forbid"]
 
+RECEIPT_S: Final = 5.0
+"""How long a Receipt may take before the gateway counts as unreachable."""
+RECEIPT_TRY_S: Final = 1.0
+"""How long one sending waits for its Receipt; then the same bytes are sent again under the same id."""
+NOBODY_PAUSE_S: Final = 0.1
+
 encode: Final = msgspec.json.Encoder().encode
+_receipt: Final = msgspec.json.Decoder(bodies.Receipt).decode
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -58,6 +68,8 @@ class Session:
         self.posts: WeakValueDictionary[str, Post] = WeakValueDictionary()
         """Posts made here that the program still has."""
         self.running = Running()
+        self.holds = Holds(self)
+        self.standing = Standing()
         self.token = ""
         self.out_prefix = ""
         self.epoch = 0
@@ -102,12 +114,49 @@ class Session:
             self.pending.settle(bodies.Outcome(entry.id, "cancelled", "maybe", self.epoch, error=error))
         for work in self.running.held.values():
             work.abandon(reason)
+        self.holds.lose_all()
 
     # ------------------------------------------------------------------ what it has open
 
     def post(self, verb: str, body: bodies.Body) -> None:
         """Send a verb; nobody waits for its Receipt."""
         self.transport.post(self.subjects.verb(self.agent, verb), encode(body))
+
+    def ask(self, verb: str, body: bodies.Body, answered: Callable[[bodies.Receipt | None], None]) -> None:
+        """Send a verb, and give its Receipt to *answered*; None: nobody listens there."""
+
+        def answer(receipt: bytes | None) -> None:
+            answered(_receipt(receipt) if receipt is not None else None)
+
+        self.transport.ask(self.subjects.verb(self.agent, verb), encode(body), answer)
+
+    async def order(self, verb: str, body: bodies.Body, id: str) -> bodies.Receipt:
+        """Send a verb that may come twice, until its Receipt says that it is done. *id*: what it is about."""
+        self.check_alive()
+        return await self.receipt(self.subjects.verb(self.agent, verb), encode(body), id)
+
+    async def receipt(self, subject: str, body: bytes, id: str) -> bodies.Receipt:
+        """Send until a Receipt comes; the same id and content are the same thing, however often it is sent."""
+        give_up_at = self._loop.time() + RECEIPT_S
+        while (left := give_up_at - self._loop.time()) > 0:
+            asked_at = self._loop.time()
+            answer = await self.transport.call(subject, body, min(RECEIPT_TRY_S, left))
+            if answer is not None:
+                receipt = _receipt(answer)
+                if not receipt.ok:
+                    raise from_receipt(receipt, id)
+                return receipt
+            self.check_alive()
+            if self._loop.time() - asked_at < NOBODY_PAUSE_S:
+                await asyncio.sleep(NOBODY_PAUSE_S)
+        raise Unreachable(
+            f"no gateway has taken {id} within {RECEIPT_S:g} s", code=codes.UNREACHABLE, request_id=id
+        )
+
+    def check_alive(self) -> None:
+        """Cancelled when this session has ended."""
+        if self.ended is not None:
+            raise Cancelled(f"agent {self.agent}: {self.ended}", code=codes.CANCELLED, handled="no")
 
     def open_entry(self, entry: Entry) -> None:
         """Register *entry*; its own clock runs from now."""

@@ -25,7 +25,7 @@ def _new_strand_id() -> str:
 class Strand:
     """One task inside an execution: its own ("" ), a joined child or a detached one."""
 
-    __slots__ = ("detached", "execution", "expecting", "expects", "id", "open", "task")
+    __slots__ = ("claims", "detached", "execution", "expecting", "expects", "id", "open", "task")
 
     def __init__(
         self, execution: "Execution", id: str = "", *, detached: bool = False, task: AnyTask | None = None
@@ -36,6 +36,8 @@ class Strand:
         self.task = task
         self.open = 0
         """How many blocking requests and waits of it are open."""
+        self.claims = 0
+        """How many of these are waits of the agent's own code: it may have got what it awaits, and not run yet."""
         self.expecting = 0
         """How many of these are waits for an event."""
         self.expects = False
@@ -45,6 +47,18 @@ class Strand:
     def in_handler(self) -> bool:
         """Whether the execution itself stands still while this strand waits, and holds a slot meanwhile."""
         return not self.detached and not self.execution.is_main
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what its task awaits is there already, so that it only has to be run."""
+        return is_ready(self.task)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its task has ended, so that nobody is left to use what it holds. Main's own is never over."""
+        if self.id:
+            return self.task is None or self.task.done()
+        return self.execution.own is not self
 
 
 class Execution:
@@ -168,6 +182,25 @@ def _awaited_by(task: AnyTask | None) -> list[AnyTask] | None:
     return None
 
 
+def is_ready(task: AnyTask | None) -> bool:
+    """Whether *task*, or a child task that it stands waiting for, has only to be run; False when there is none."""
+    todo: list[Any] = [task]
+    seen: set[int] = set()
+    while todo:
+        each = todo.pop()
+        waiter = getattr(each, "_fut_waiter", None)
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if waiter is None or waiter.done():
+            return not each.done()
+        if isinstance(waiter, asyncio.Task):
+            todo.append(waiter)
+        elif isinstance(waiter, asyncio_tasks._GatheringFuture):  # type: ignore[attr-defined]
+            todo += [child for child in waiter._children if isinstance(child, asyncio.Task)]
+    return False
+
+
 def _others_serve(execution: Execution) -> bool:
     """Whether a task besides the own one takes events in, now or when what it asked for itself has come."""
     reader = execution.reader
@@ -185,6 +218,8 @@ def facts(execution: Execution) -> bodies.Strands:
     for strand in standing:
         if not strand.open:
             _look(execution, strand, alive, awaited)
+        elif strand.claims and strand.is_ready:
+            alive[strand.id] = None
     if _others_serve(execution):
         alive[""] = None
     return bodies.Strands(list(alive), list(awaited))

@@ -10,6 +10,8 @@ UnknotError
     Refused              it is not allowed, or names something that cannot be
     Cancelled            it was withdrawn
     OverLimit            a bound was reached; try again after ``retry_after_s``
+    Denied               who was asked for approval has said no; ``reason``
+    LeaseLost            what was held is held no more: its lease was over before it was given back
 """
 
 from typing import Any, Literal
@@ -135,6 +137,24 @@ class OverLimit(WaitFailed):
         return float(self.detail.get("retry_after_s", 1.0))
 
 
+class Denied(WaitFailed):
+    """Who was asked for approval has said no."""
+
+    @property
+    def reason(self) -> str:
+        """Why, as they said it; empty when they said nothing."""
+        return str(self.detail.get("reason") or ("" if self.message == self.code else self.message))
+
+
+class LeaseLost(WaitFailed):
+    """A lock or permit is held no more; another may hold it since, with a higher token."""
+
+    @property
+    def token(self) -> int:
+        """The fencing token that counts no more; 0 when not known."""
+        return int(self.detail.get("token", 0))
+
+
 _KINDS: dict[str, type[WaitFailed]] = {
     "failed": HandlerFailed,
     "deadlock": DeadlockDetected,
@@ -144,11 +164,14 @@ _KINDS: dict[str, type[WaitFailed]] = {
     "refused": Refused,
     "cancelled": Cancelled,
     "over_limit": OverLimit,
+    "denied": Denied,
+    codes.NOT_HELD: LeaseLost,
+    codes.STALE_TOKEN: LeaseLost,
 }
 
 
 def from_outcome(outcome: bodies.Outcome) -> WaitFailed:
-    """The failure that *outcome* tells of; it must not be a reply."""
+    """The failure that *outcome* tells of; it must be one."""
     error = outcome.error or bodies.Error(outcome.outcome, outcome.outcome)
     return _KINDS.get(outcome.outcome, WaitFailed)(
         error.message,
