@@ -14,7 +14,7 @@ changes the tables, and nothing here waits, sends, draws or reads a clock. The r
 """
 
 from itertools import islice
-from typing import assert_never
+from typing import Final, assert_never
 
 from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.deadlines import Due
@@ -50,6 +50,9 @@ from unknot_schemas.ids import AgentId, EventId
 from unknot_schemas.subjects import WAIT_VERBS
 
 __all__ = ["Kernel", "KernelConfig", "Policy"]
+
+_ROUNDS: Final = 3
+"""A verdict frees what others wait for, and so on: what goes on longer follows between messages."""
 
 
 class Kernel:
@@ -115,6 +118,15 @@ class Kernel:
                 assert_never(fact)
         if tables.is_reconciling and self.reconcile.is_over:
             self.reception.end_reconciliation(now)
+        for _ in range(_ROUNDS):
+            if not self._follow_up(now):
+                break
+        out, tables.out = tables.out, []
+        return out
+
+    def _follow_up(self, now: float) -> bool:
+        """Grants, verdicts and ends that the fact brings about; whether they may have brought about more."""
+        tables = self.tables
         if tables.resources.is_stirred:
             self.resources.run(now)
         if tables.waiting.is_touched:
@@ -123,8 +135,7 @@ class Kernel:
             self._arm_sweep(now)
         if self.reception.draining:
             self.reception.end_drained(now)
-        out, tables.out = tables.out, []
-        return out
+        return tables.resources.is_stirred
 
     def next_wakeup_at(self) -> float | None:
         """When TimePassed is due; None if nothing is. One in the past: there is work left, come back soon."""
