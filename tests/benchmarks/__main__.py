@@ -1,6 +1,6 @@
 """Run the benchmarks. Tables on stdout, JSON under tests/benchmarks/results.
 
-Names: throughput, deadlocks and graph (all three without a name), and answers, which takes minutes.
+Names: throughput, deadlocks, graph and floods (all four without a name), and answers, which takes minutes.
 """
 
 import argparse
@@ -11,12 +11,14 @@ from typing import Any
 
 import uvloop
 
-from tests.benchmarks import answers, deadlocks, graph_inserts, report, throughput
+from tests.benchmarks import answers, deadlocks, floods, graph_inserts, report, throughput
 from tests.benchmarks.machine import ROOT, conditions, gateway, nats_server
 
 NETWORK = "bench"
 IN_FLIGHT = 2_000
 """Of the run that counts answers."""
+FLOOD_WINDOWS = 5
+"""A flood is measured for as long as so many windows: a p99 needs many requests, one after the other."""
 
 
 def main(arguments: list[str]) -> int:
@@ -96,15 +98,22 @@ def _answers(options: argparse.Namespace) -> Found:
     return result, answers.show(result), 1 if result["faults"] else 0
 
 
+def _floods(options: argparse.Namespace) -> Found:
+    found = uvloop.run(floods.run(FLOOD_WINDOWS * options.window))
+    bars = floods.bars(found)
+    return found | {"bars": bars}, _with(floods.show(found), bars), 0
+
+
 def _with(text: str, bars: list[report.Bar]) -> str:
     return "\n".join([text, "", *map(str, bars)])
 
 
-DEFAULT = ("throughput", "deadlocks", "graph")
+DEFAULT = ("throughput", "deadlocks", "graph", "floods")
 BENCHMARKS = {
     "throughput": ("Requests: contenders take turns in one run; medians of the rounds", _throughput),
     "deadlocks": ("Deadlocks: closing request to the last member's failure", _deadlocks),
     "graph": ("Graph: one wait inserted at 100 000 live waits", _graph),
+    "floods": ("Floods: what one agent that floods does to another's requests", _floods),
     "answers": ("Answers: none wrong, lost or doubled", _answers),
 }
 

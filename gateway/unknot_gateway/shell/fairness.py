@@ -46,6 +46,13 @@ class Excess(Struct, gc=False):
     answers: float = float(SHED_ANSWERS_PER_S)
     answered_at: float = 0.0
 
+    def may_be_answered(self, now: float) -> bool:
+        """Whether one more answer is within the rate."""
+        left = min(self.answers + (now - self.answered_at) * SHED_ANSWERS_PER_S, float(SHED_ANSWERS_PER_S))
+        self.answered_at = now
+        self.answers = left - 1.0 if left >= 1.0 else left
+        return left >= 1.0
+
 
 class _Behind(Struct):
     """What one agent has sent beyond its share."""
@@ -95,7 +102,7 @@ class Inbox:
     def put(self, message: Incoming) -> None:
         """Let *message* wait for its turn, or shed it."""
         if self._rate is not None and not self._within_rate(message, self._rate):
-            self._shed(message)
+            self._shed(message, self._sender(message.subject))
         elif len(self.waiting) < NEVER_BEHIND and not self._behind:
             self.waiting.append(message)
         else:
@@ -132,8 +139,8 @@ class Inbox:
             behind = _Behind(deque())
         # The fuller it is in all, the less may wait of each: whoever sends little always finds room.
         room = min(BACKLOG_MAX, INBOX_MAX - self._weight_behind)
-        if behind.weight >= (room if self._is_new_work(message.subject) else 2 * room):
-            self._shed(message)
+        if behind.weight >= room and (behind.weight >= 2 * room or self._is_new_work(message.subject)):
+            self._shed(message, sender)
             return
         self._behind[sender] = behind
         behind.messages.append(message)
@@ -144,11 +151,11 @@ class Inbox:
         return subject[self._sender_at : subject.find(".", self._sender_at)].removeprefix(ALIAS)
 
     def _is_new_work(self, subject: str) -> bool:
-        words = subject[self._sender_at :].split(".", 3)
-        verb = words[1] if len(words) > 1 else ""
-        if verb in NEW_WORK:
-            return words[1:] != ["request", "cancel"]
-        return len(words) == 3 and f"{verb}.{words[2]}" in NEW_WORK
+        at = subject.find(".", self._sender_at) + 1
+        rest = subject[at:]
+        if subject[at : subject.find(".", at)] in NEW_WORK:
+            return rest != "request.cancel"
+        return rest in NEW_WORK
 
     def _within_rate(self, message: Incoming, rate: float) -> bool:
         if not self._is_new_work(message.subject):
@@ -166,8 +173,8 @@ class Inbox:
         own.left -= 1.0
         return True
 
-    def _shed(self, message: Incoming) -> None:
-        now, sender = self._clock(), self._sender(message.subject)
+    def _shed(self, message: Incoming, sender: str) -> None:
+        now = self._clock()
         excess = self.excess.get(sender)
         if excess is None:
             if len(self.excess) >= SENDERS_MAX:
@@ -175,12 +182,7 @@ class Inbox:
             excess = self.excess[sender] = Excess(sender, answered_at=now)
         self.shed += 1
         excess.shed += 1
-        excess.answers = min(
-            excess.answers + (now - excess.answered_at) * SHED_ANSWERS_PER_S, float(SHED_ANSWERS_PER_S)
-        )
-        excess.answered_at = now
-        if excess.answers >= 1.0 and len(self.refused) < SHED_ANSWERS_MAX:
-            excess.answers -= 1.0
+        if len(self.refused) < SHED_ANSWERS_MAX and excess.may_be_answered(now):
             self.refused.append(message)
         if now >= excess.quiet_until:
             excess.quiet_until = now + SHED_NOTICE_S
