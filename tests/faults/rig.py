@@ -27,7 +27,7 @@ from unknot_schemas.limits import CLIENT_GRACE_S
 BEAT_S = 0.5
 SLACK_S = 2.0
 """What a loaded machine may add to an instant; no law is about less."""
-HANG_S = 25.0
+HANG_S = 60.0
 
 
 class Server:

@@ -15,7 +15,7 @@ from tests.faults.stories import Stage
 from unknot import Agent, Context
 from unknot_schemas.limits import CLIENT_GRACE_S
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
 LOSS_S = 4.0
 

@@ -5,7 +5,7 @@ import pytest
 from tests.faults.rig import House
 from tests.faults.stories import EFFECTS, STORIES, Stage
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
 
 async def lived_in(house: House) -> House:

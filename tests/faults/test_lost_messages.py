@@ -12,7 +12,7 @@ import unknot
 from tests.faults.rig import BEAT_S, House, Server, Stable, asking
 from tests.faults.stories import STORIES, Stage, hail, one_way
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
 FROM_THE_GATEWAY = [
     ("event", "reply"),

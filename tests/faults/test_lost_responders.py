@@ -11,7 +11,7 @@ import unknot
 from tests.faults.rig import BEAT_S, SLACK_S, House, Program, Server, Stable, asking, spying, until
 from unknot import Agent, Context
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
 LOSS_S = 2.0
 AT_ONCE_S = 5.0

@@ -12,7 +12,7 @@ import unknot
 from tests.faults.rig import BEAT_S, House, Server, Stable, asking
 from tests.faults.stories import Stage
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

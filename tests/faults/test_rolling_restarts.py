@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import unknot
-from tests.faults.rig import BEAT_S, Ended, House, Program, asking, until
+from tests.faults.rig import BEAT_S, SLACK_S, Ended, House, Program, asking, until
 from tests.faults.stories import Stage
 from unknot import Agent, Connection
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
 LANES = 8
 INSTANCES = 3
@@ -116,12 +116,12 @@ async def test_a_rolling_restart_of_three_instances_loses_nothing(house: House, 
     ):
         load = Load(me, "worker")
         for old in programs[:INSTANCES]:
-            await load.more(100)
+            await load.more(60)
             old.signal(signal.SIGTERM)
             assert await old.ended() == 0
-            await load.more(100)
+            await load.more(60)
             programs.append(await Program(tmp_path, house, "team:worker").start())
-        await load.more(100)
+        await load.more(60)
         await load.end()
         assert not load.wrong
         begun = Counter(name for name, _ in runs(tmp_path))
@@ -225,7 +225,7 @@ async def test_bug_019_a_gateway_that_is_stopped_ends_what_is_open_and_its_succe
         asked = [stage.ask("wide", "work", number) for number in range(3)]
         await until(lambda: stage.runs == {0: 1, 1: 1, 2: 1})
         assert await house.stop() == 0
-        async with asyncio.timeout(2):  # they left before it ended
+        async with asyncio.timeout(SLACK_S):  # they left before it ended
             ends = await asyncio.gather(*asked)
         assert [end.outcome for end in ends] == ["gateway_stopped"] * 3
         await house.open()
