@@ -99,6 +99,7 @@ REACHED: Final[dict[str, str]] = {
     "PENDING_MSGS_MAX": "of a subscription that nats-py reads: the newest are dropped and counted",
     "PENDING_BYTES_MAX": "of a subscription that nats-py reads: the newest are dropped and counted",
     "ROWS_MAX": "fewer rows; the total stands beside them",
+    "BATCH_MAX": "sockets, timers and other networks get their turn",
     "TURN_S": "sockets, timers and other networks get their turn",
 }  # fmt: skip
 """What happens at each bound."""

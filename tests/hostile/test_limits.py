@@ -42,6 +42,7 @@ ELSEWHERE: Final = {
     "INBOX_MAX": "tests/shell/test_fairness.py",
     "SHED_ANSWERS_MAX": "tests/shell/test_fairness.py",
     "TURN_S": "tests/shell/test_loop.py",
+    "BATCH_MAX": "tests/shell/test_loop.py",
     "PENDING_MSGS_MAX": "tests/shell/test_bus.py",
     "PENDING_BYTES_MAX": "tests/shell/test_bus.py",
 }

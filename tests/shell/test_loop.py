@@ -100,8 +100,11 @@ async def test_a_timer_that_always_fails_does_not_spin(monkeypatch: pytest.Monke
     assert sum(isinstance(fact, TimePassed) for fact in kernel.facts) <= 5
 
 
-async def test_others_have_their_turn_however_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "TURN_S", 0.0001)
+@pytest.mark.parametrize(("bound", "value"), [("TURN_S", 0.0001), ("BATCH_MAX", 10)])
+async def test_others_have_their_turn_however_much_waits(
+    monkeypatch: pytest.MonkeyPatch, bound: str, value: float
+) -> None:
+    monkeypatch.setattr(loop, bound, value)
     bus = MemoryBus()
     async with owner(bus, EchoKernel()) as at_work:
         for number in range(2_000):

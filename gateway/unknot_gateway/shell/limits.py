@@ -26,8 +26,10 @@ PENDING_MSGS_MAX: Final = 262_144
 """Messages nats-py keeps for one subscription; beyond it drops the newest (counted; heartbeats cure it)."""
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes nats-py keeps for one subscription."""
-TURN_S: Final = 0.005
-"""How long messages are handled before sockets, timers and other networks get their turn."""
+BATCH_MAX: Final = 64
+"""Messages handled before sockets, timers and other networks get their turn: about 5 ms."""
+TURN_S: Final = 0.05
+"""The same for messages that take long. Not less: a busy machine would make all turns short, and those cost more."""
 AFTER_FAILURE_S: Final = 1.0
 """A timer that fails is tried again after this."""
 SUBJECT_CACHE_MAX: Final = 8_192

@@ -16,7 +16,7 @@ from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.fairness import Excess, Inbox
 from unknot_gateway.shell.hearing import PAUSE_S, Hearing, Proof
 from unknot_gateway.shell.ingress import Ingress
-from unknot_gateway.shell.limits import AFTER_FAILURE_S, TURN_S
+from unknot_gateway.shell.limits import AFTER_FAILURE_S, BATCH_MAX, TURN_S
 from unknot_gateway.shell.parsing import Incoming
 from unknot_schemas import bodies
 from unknot_schemas.subjects import NOTICE_OVER_LIMIT
@@ -172,7 +172,9 @@ class Owner:
         read, handle, write, clock = self.ingress.fact, self.kernel.handle, self._egress.message, self._clock
         now = clock()
         until = now + TURN_S
-        while now < until and (waiting or inbox.next_round()):
+        for _ in range(BATCH_MAX):
+            if now >= until or not (waiting or inbox.next_round()):
+                return
             message = waiting.popleft()
             if isinstance(message, _Question):
                 message.put(now)
