@@ -54,15 +54,20 @@ class Doing:
             await self.run(self.plan, node)
             if self._answered or execution.deferred:
                 return None
-            self.truth.answered(self.nonce)
+            self._given(execution)
             return {"nonce": self.nonce}
         except Exception:
-            self.truth.answered(self.nonce, failed=True)
+            self._given(execution, failed=True)
             raise
         finally:
             self.truth.end(execution)
             if node is not self.life.main:
                 self.truth.over(node)
+
+    def _given(self, execution: Execution, *, failed: bool = False) -> None:
+        """The answer is what the handler returns or raises; from a session that is over it reaches nobody."""
+        if execution.token == self.life.token():
+            self.truth.answered(self.nonce, failed=failed)
 
     async def run(self, plan: list[Step], node: Node, *, quiet: bool = False) -> None:
         """Do the steps, one after the other. *quiet*: whatever fails, go on."""
@@ -144,7 +149,7 @@ class Doing:
         except WaitFailed as why:
             self.truth.failed(why)
         else:
-            self.truth.noted(event.data["nonce"])
+            self.truth.noted(self.life, event.data["nonce"])
 
     async def _gather(self, step: Step, node: Node, quiet: bool) -> None:
         nodes = self._nodes(step)

@@ -99,6 +99,8 @@ class Request(Struct, eq=False):
     members: list[str] | None = None
     """Of a channel, when it was sent: who joins later does not get it."""
     answered_at: float = 0.0
+    has_failed: bool = False
+    """Whether any of its handlers has: there may be several, in a channel or after a restart."""
     idle_since: float | None = None
     """Since when it could have begun."""
     answered: bool | None = None
@@ -168,7 +170,7 @@ class Truth:
         self.ran: dict[str, tuple[Living, str, bool]] = {}
         """By nonce and agent: who has handled it, in which session, and whether it was marked as a copy."""
         self._lives = 0
-        self._notes: set[str] = set()
+        self._notes: dict[str, tuple[str, float]] = {}
         self._nodes: dict[Node, None] = {}
         self._executions: dict[str, list[Execution]] = {}
         self._nonces: dict[str, str] = {}
@@ -262,6 +264,8 @@ class Truth:
     def answered(self, nonce: str, *, failed: bool = False) -> None:
         """Its answer was given."""
         request = self.requests.get(nonce)
+        if request is not None and failed:
+            request.has_failed = True
         if request is not None and request.answered is None:
             request.answered, request.answered_at = not failed, self.clock()
 
@@ -280,12 +284,12 @@ class Truth:
         if not any(f"{request.nonce} {name}" in self.ran for name in self.lives):
             self.accuse(f"answered but never handled: {request.nonce}")
 
-    def noted(self, nonce: str) -> None:
-        """A note that somebody expected has come: to one of those who expect any, once."""
+    def noted(self, life: Living, nonce: str) -> None:
+        """A note that somebody expected has come: to all in one session that expect any, at once, and never again."""
         self.figures["notes"] += 1
-        if nonce in self._notes:
-            self.accuse(f"the same note again: {nonce}")
-        self._notes.add(nonce)
+        now = life.token(), self.clock()
+        if self._notes.setdefault(nonce, now) != now:
+            self.accuse(f"the same note again: {nonce} in {life.key}")
 
     def forget(self, requests: Iterable[Request]) -> None:
         """Nobody waits for them any more; their handlers may still run."""
@@ -306,7 +310,7 @@ class Truth:
         assert isinstance(wait, Waits)
         who = wait.requests[0].nonce
         if isinstance(why, HandlerFailed):
-            if why.code == codes.HANDLER_FAILED and all(each.answered is not False for each in wait.requests):
+            if why.code == codes.HANDLER_FAILED and not any(each.has_failed for each in wait.requests):
                 self.accuse(f"{who}: no handler has failed, but {why!r}")
             return
         if isinstance(why, DeadlockDetected):
