@@ -17,6 +17,20 @@ async def ask_and_expect(me: Connection) -> Any:
     return await me.expect(await me.ask("elm", "say"))
 
 
+async def ask_and_all(me: Connection) -> Any:
+    return await me.wait_all([await me.ask("elm", "say"), me.artifact("plan")])
+
+
+async def lock(me: Connection) -> None:
+    async with me.lock("page", me.acquire("gpu", units=2)):
+        raise AssertionError("nobody grants it")
+
+
+async def hold(me: Connection) -> None:
+    async with me.holder("task", "t1"):
+        await asyncio.sleep(0)
+
+
 async def block(me: Connection) -> None:
     async with me.blocking_on("human", "h1"):
         await asyncio.sleep(0)
@@ -34,6 +48,19 @@ CALLS: dict[str, Callable[[Connection], Coroutine[Any, Any, Any]]] = {
     "ask": lambda me: me.ask("elm", "say"),
     "ask and expect": ask_and_expect,
     "send": lambda me: me.send("elm", "say"),
+    "lock": lock,
+    "permits": lambda me: me.permits("gpu", 2).__aenter__(),
+    "wait_for_artifact": lambda me: me.wait_for_artifact("plan"),
+    "approval": lambda me: me.approval("human:eva", {"sum": 9}),
+    "receive": lambda me: me.receive(asyncio.Queue[int](), producer="elm"),
+    "wait_any of a mix": lambda me: me.wait_any(
+        [me.request("elm", "say"), me.artifact("a"), me.acquire("b")]
+    ),
+    "wait_all with an ask": ask_and_all,
+    "holder": hold,
+    "declare_artifact": lambda me: me.declare_artifact("plan"),
+    "publish_artifact": lambda me: me.publish_artifact("plan", 1),
+    "declare_permits": lambda me: me.declare_permits("gpu", 2),
     "publish": lambda me: me.publish("said"),
 }
 
@@ -103,9 +130,12 @@ async def test_cancelled_at_any_suspension_it_leaves_nothing(fake: Fake, name: s
             if not reached:
                 break
         assert nth < 49
-        opened = [seen.id for verb in ("request", "wait.open") for seen in fake.seen(verb)]
-        closed = [seen.id for verb in ("request.cancel", "wait.close") for seen in fake.seen(verb)]
+        opened = [seen.id for verb in ("request", "wait.open", "holder.set") for seen in fake.seen(verb)]
+        closed = [
+            seen.id for verb in ("request.cancel", "wait.close", "holder.clear") for seen in fake.seen(verb)
+        ]
         assert set(opened) <= set(closed)
+        assert len(fake.seen("holder.set")) == len(fake.seen("holder.clear"))
 
 
 async def test_an_ask_cancelled_before_its_receipt_is_withdrawn(fake: Fake) -> None:

@@ -53,7 +53,7 @@ class Declaring:
             receipt = await self._session.order("artifact.publish", body, f"artifact {id}")
         except LeaseLost:
             if under is not None:
-                under._table.lapsed(under._wait_id, under.token)
+                under._table.lapsed(under._hold.wait_id, under.token)
             raise
         if not receipt.duplicate:
             known = resources.ArtifactPublish(id, "", raw)

@@ -177,6 +177,7 @@ class Mixed:
         return self._holds.granted(wait.id, strand, granted, fulfilled)
 
     def _undo(self, opened: Open) -> None:
+        opened.come.lease = None  # the caller's alone: when that is dropped, nobody can use it
         for asked, settle in opened.settles:
             if settle in asked.waiters:
                 asked.waiters.remove(settle)

@@ -126,9 +126,9 @@ class StandingStill:
     ) -> AsyncIterator[Lease]:
         """``async with``: hold these locks, all or none; with ``acquire(…, units=n)`` among them permits, too.
 
-        *lease*: seconds (30) that they stay with a holder of whom nothing is heard; it is renewed as long as the task
-        that asked for it lives. *timeout*: how long to wait for them (60). A lease that was lost meanwhile raises
-        LeaseLost at the end of the block; the block is not cancelled: see Lease.
+        *lease*: seconds (30) that they stay with a holder of whom nothing is heard; it is renewed by itself. *timeout*:
+        how long to wait for them (60). A lease that was lost inside raises LeaseLost at the end of the block; the block
+        is not cancelled: see Lease.
         """
         wanted = [each if isinstance(each, Acquire) else Acquire(each, lease=lease) for each in things]
         answers = await self._links.mixed.wait(self._strand(), wanted, len(wanted), timeout, reason)

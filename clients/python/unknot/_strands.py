@@ -55,10 +55,9 @@ class Strand:
 
     @property
     def is_over(self) -> bool:
-        """Whether its task has ended, so that nobody is left to use what it holds. Main's own is never over."""
-        if self.id:
-            return self.task is None or self.task.done()
-        return self.execution.own is not self
+        """Whether its execution has ended, and its own task, too. Main's never is."""
+        has_ended = self.execution.own is _GONE
+        return has_ended and (not self.id or self.task is None or self.task.done())
 
 
 class Execution:
