@@ -184,7 +184,7 @@ class Intake:
             return
         self._t.deadlines.set("deadline", message.id, message.deadline_at)
         if self._reconcile.has_begun:
-            self._reconcile.entered(message)
+            self._reconcile.entered(message.source, message.id)
             if (reply := self._reconcile.parked_for(message)) is not None:
                 self._settle.reply(reply, now)
         for leg in message.legs:

@@ -116,13 +116,20 @@ class Kernel:
                 self._stop(now)
             case _:
                 assert_never(fact)
-        if tables.is_reconciling and self.reconcile.is_over:
-            self.reception.end_reconciliation(now)
+        if tables.is_reconciling:
+            self._reconcile(now)
         for _ in range(_ROUNDS):
             if not self._follow_up(now):
                 break
         out, tables.out = tables.out, []
         return out
+
+    def _reconcile(self, now: float) -> None:
+        opened = self.tables.opened
+        if opened is not None:
+            self.reconcile.entered(opened.session, opened.id)
+        if self.reconcile.is_over:
+            self.reception.end_reconciliation(now)
 
     def _follow_up(self, now: float) -> bool:
         """Grants, verdicts and ends that the fact brings about; whether they may have brought about more."""

@@ -74,14 +74,14 @@ class Reconcile:
         if self._awaited.pop(session, None) is not None:
             self._t.deadlines.drop("reconcile", session)
 
-    def entered(self, message: Message) -> None:
-        """*message* has been sent, perhaps again."""
-        missing = self._awaited.get(message.source)
+    def entered(self, session: Session, event_id: EventId) -> None:
+        """*session* has sent a request, or opened a wait, perhaps again."""
+        missing = self._awaited.get(session)
         if missing is None:
             return
-        missing.discard(message.id)
-        if not missing and message.source.beats:
-            self.gone(message.source)
+        missing.discard(event_id)
+        if not missing and session.beats:
+            self.gone(session)
 
     @property
     def is_over(self) -> bool:

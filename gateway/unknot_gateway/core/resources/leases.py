@@ -114,10 +114,10 @@ class Leases:
         self._deadlines.drop("lease", hold.id)
         self._waiting.is_touched = True
         for pool, units in hold.parts:
-            others = self._of_pool[pool.key]
+            others = self._of_pool.get(pool.key, {})  # a hold may have two parts of one pool
             others.pop(hold.id, None)
             if not others:
-                del self._of_pool[pool.key]
+                self._of_pool.pop(pool.key, None)
             self._waiting.graph.release(pool.resource, hold.strand.node, units)
             self._pools.give_back(pool, units)
         self._ties.drop(hold)
