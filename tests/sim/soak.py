@@ -47,7 +47,15 @@ class Line(msgspec.Struct):
     """One run in the log of a soak."""
 
     seed: int
-    report: Report
+    digest: str
+    violations: list[str]
+    figures: dict[str, int]
+    simulated_s: float
+
+    @property
+    def report(self) -> Report:
+        """What came of it."""
+        return Report(self.digest, self.violations, Counter(self.figures), self.simulated_s)
 
 
 def soak_size(agents: int, seconds: float) -> Size:
@@ -87,8 +95,9 @@ def soak(
     for seed, report in run_seeds(left, soak_size(agents, run_min * 60), jobs):
         figures.add(seed, report)
         if log is not None:
+            line = Line(seed, report.digest, report.violations, report.figures, report.simulated_s)
             with log.open("ab") as file:
-                file.write(b"\n" + msgspec.json.encode(Line(seed, report)))
+                file.write(b"\n" + msgspec.json.encode(line))
         yield figures
     if not left:
         yield figures
@@ -102,6 +111,8 @@ def _logged(log: Path | None) -> dict[int, Report]:
     for text in log.read_bytes().splitlines():
         try:
             line = msgspec.json.decode(text, type=Line)
+        except msgspec.ValidationError:
+            raise
         except msgspec.DecodeError:
             continue
         found[line.seed] = line.report

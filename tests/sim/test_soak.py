@@ -24,9 +24,10 @@ def test_ten_thousand_minutes_without_a_violation(capsys: pytest.CaptureFixture[
 @pytest.mark.once
 def test_a_soak_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     log = tmp_path / "soak.log"
-    first = next(iter(soak(1.0, 5, 0.2, jobs=1, log=log)))
-    assert first.seeds == 1
-    log.write_bytes(log.read_bytes() + b'{"seed": 1, "rep')  # killed while it wrote
-    *_, stopped = soak(1.0, 5, 0.2, jobs=1, log=log)
+    assert next(iter(soak(1.0, 5, 0.2, jobs=1, log=log))).seeds == 1
+    with log.open("ab") as file:
+        file.write(b'\n{"seed": 1, "dig')  # killed while it wrote
+    assert [figures.seeds for figures in soak(1.0, 5, 0.2, jobs=1, log=log)] == [2, 3, 4, 5]
+    [again] = soak(1.0, 5, 0.2, jobs=1, log=log)
     *_, whole = soak(1.0, 5, 0.2, jobs=1)
-    assert (stopped.seeds, stopped.counts) == (whole.seeds, whole.counts) == (5, whole.counts)
+    assert (again.seeds, again.counts) == (5, whole.counts)
