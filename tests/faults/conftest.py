@@ -50,7 +50,7 @@ def old_house(
 ) -> Iterator[House]:
     """One for many tests: who takes over from a gateway that was killed in one is killed in the next."""
     folder, network = tmp_path_factory.mktemp("house"), f"old{next(_numbers)}"
-    house = House(stable, shared_server, folder, network, UNKNOT_SESSION_LOSS_S="3")
+    house = House(stable, shared_server, folder, network, UNKNOT_SESSION_LOSS_S="6")
     house.begin()
     yield house
     house.end()

@@ -20,6 +20,7 @@ class Stage:
         self.go = asyncio.Event()
         self.both = asyncio.Barrier(2)
         self.running: Counter[str] = Counter()
+        self.knot: dict[str, Ended] = {}
         self.me: dict[str, Connection] = {}
         self.spy: Spy
 
@@ -110,8 +111,8 @@ class Stage:
         async def begin(data: Any, ctx: Context) -> Any:
             with self._alone(name, f"{name} begins"):
                 await self.both.wait()
-                end = await ended(ctx.send_and_wait(other, "help", timeout=HANG_S), HANG_S)
-                return [end.outcome, end.value]
+                self.knot[name] = await ended(ctx.send_and_wait(other, "help", timeout=HANG_S), HANG_S)
+                return [self.knot[name].outcome, self.knot[name].value]
 
         @agent.on("help")
         async def help_out(data: Any) -> Any:
@@ -158,7 +159,7 @@ async def deadlock(stage: Stage) -> None:
     ends = await asyncio.gather(stage.ask("oak", "begin"), stage.ask("ash", "begin"))
     assert [end.outcome for end in ends] == ["reply", "reply"], ends
     said = {"oak": ends[0].value, "ash": ends[1].value}
-    assert all(value in (["deadlock", None], ["reply", "helped"]) for value in said.values()), said
+    assert all(value in (["deadlock", None], ["reply", "helped"]) for value in said.values()), stage.knot
     assert ["deadlock", None] in said.values(), said
     helped = {"oak helps": said["ash"][0] == "reply", "ash helps": said["oak"][0] == "reply"}
     assert stage.runs == {"oak begins": 1, "ash begins": 1} | {who: 1 for who, did in helped.items() if did}

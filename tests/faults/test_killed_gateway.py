@@ -66,6 +66,7 @@ async def killed_twice(old_house: House, story: str, first: int, second: int) ->
     """Play *story*; the gateway is killed after its effect *first*, and the next one after *second* messages."""
     house = await lived_in(old_house)
     async with Stage(house).open() as stage:
+        print(f"{story}: killed after effect {first}, then after {second} messages")  # noqa: T201  shown if it fails
         await house.arm(effect=first)
         playing = stage.play(STORIES[story])
         await house.died()
