@@ -30,11 +30,14 @@ from unknot_gateway.shell.fairness import Inbox
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.parsing import Incoming
 from unknot_schemas import Subjects
+from unknot_schemas.ids import AgentId
 
 SUBJECTS: Final = Subjects("default")
 RUN_MESSAGES: Final = 2_000
 """Of one run: then everything must end, and a new gateway begins."""
 BEAT_S: Final = 2.0
+PAUSES_S: Final = (0.01, 0.01, 0.01, 0.3, 0.3, 0.3, 1.1, 1.1, 6.0, 40.0)
+"""Between messages, now and then; the last one is longer than silent sessions live."""
 
 
 class Figures(Struct):
@@ -77,6 +80,7 @@ class Run:
         self.inbox = Inbox(SUBJECTS.root)
         self.ingress, self.egress = Ingress(SUBJECTS), Egress(SUBJECTS, 1_000_000)
         self.letters = Letters(self.random)
+        self.letters.live = self._live
         self.now = 100.0
         self.figures = Figures()
         self._open: dict[str, str] = {}
@@ -96,11 +100,15 @@ class Run:
             if number % 50 == 0:
                 self._ask(f"good-{number}")
             if self.random.random() < 0.05:
-                self._pass_time(self.random.choice([0.01, 0.3, 1.1, 6.0, 40.0]))
+                self._pass_time(self.random.choice(PAUSES_S))
             self._check_bounds()
         self.figures.messages += messages
         self._end()
         return self.figures
+
+    def _live(self, name: str) -> list[str]:
+        agent = self.kernel.tables.sessions.agents.get(AgentId(name))
+        return [str(session) for session in agent.sessions] if agent is not None else []
 
     def _handle_all(self) -> None:
         while self.inbox.waiting or self.inbox.next_round():

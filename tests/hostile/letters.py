@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from unknot_schemas.subjects import SESSION_VERBS
+
 AGENTS: Final = ("birch", "elm", "flint", "agent:birch")
 TARGETS: Final = (*AGENTS, "helper", "@news", "@gone", "ghost")
-IDS: Final = tuple(f"r{n}" for n in range(8))
+IDS: Final = tuple(f"r{n}" for n in range(24))
 WAITS: Final = ("w1", "w2", *IDS)
 TYPES: Final = ("work", "news", "a.b")
 STRANDS: Final = (None, None, "s1", "s2")
@@ -22,6 +24,8 @@ VERBS: Final = (
     "hello", "request", "request", "request", "request", "ask", "send", "reply", "reply", "reply", "done", "defer",
     "heartbeat", "wait.open", "wait.open", "wait.close", "request.cancel", "facts", "facts", "bye", "publish", "503",
 )  # fmt: skip
+RESOURCE_VERBS: Final = tuple(sorted(SESSION_VERBS - set(VERBS)))
+"""Locks, permits, artifacts, approvals, holders: their bodies are drawn by the names of their fields."""
 REPLIES: Final = (
     "",
     "_INBOX.x.1",
@@ -31,6 +35,7 @@ REPLIES: Final = (
     "unknot.default.in.elm.bye",
     "_INBOX.\x0b",
 )
+THINGS: Final = ("door", "desk", "report")
 Body = dict[str, Any]
 
 
@@ -49,6 +54,8 @@ class Letters:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.incidents = ["i7-1"]
+        self.live: Callable[[str], list[str]] | None = None
+        """The live sessions of an agent, where that is known: then letters are mostly of one of them."""
         self._tokens: dict[str, str] = {}
         self._drawn = 0
         self._before: list[bytes] = [b"null"]
@@ -56,17 +63,20 @@ class Letters:
     def draw(self) -> Letter:
         """The next one."""
         random = self.random
-        agent, verb = random.choice(AGENTS), random.choice(VERBS)
+        verbs = VERBS if random.random() < 0.75 else RESOURCE_VERBS
+        agent, verb = random.choice(AGENTS), random.choice(verbs)
+        if self.live is not None and not self.live(agent.removeprefix("agent:")) and random.random() < 0.5:
+            verb = "hello"
         body, after = self._body(agent, verb)
         if verb == "503":
             return Letter(after, "", b"", "503")
         payload = json.dumps(body).encode()
         kind = random.random()
-        if kind < 0.15:
+        if kind < 0.08:
             payload = self._changed(payload)
-        elif kind < 0.18:
+        elif kind < 0.10:
             payload = random.randbytes(random.randint(0, 64))
-        elif kind < 0.20:
+        elif kind < 0.12:
             payload = random.choice(self._before)
         if random.random() < 0.02:
             after = self._changed_subject(after)
@@ -84,6 +94,8 @@ class Letters:
         after = f"{agent}.{verb}"
         if verb in makers:
             body = makers[verb](agent)
+        elif verb in RESOURCE_VERBS:
+            body = self._of_resources(session)
         elif verb in ("request", "ask", "send"):
             body, after = self._event(agent), f"{after}.{random.choice(TARGETS)}.{random.choice(TYPES)}"
         elif verb == "publish":
@@ -105,19 +117,22 @@ class Letters:
             by = random.choice(EXECUTIONS) if verb == "defer" else None
             body = {"session": session, "ids": random.sample(IDS, 2), "by": by}
         body = {name: value for name, value in body.items() if value is not None}
-        if body and random.random() < 0.1:
+        if body and random.random() < 0.07:
             body[random.choice(list(body))] = random.choice(ODD)
         return body, after
 
     def _session(self, agent: str) -> str | None:
-        known = self._tokens.get(agent.removeprefix("agent:"))
-        return self.random.choice([known, known, known, None, "nobody"])
+        name = agent.removeprefix("agent:")
+        known = self._tokens.get(name)
+        if self.live is not None and (alive := self.live(name)):
+            known = self.random.choice(alive)
+        return known if self.random.random() < 0.85 else self.random.choice([None, "nobody"])
 
     def _hello(self, agent: str) -> Body:
         random, name = self.random, agent.removeprefix("agent:")
         self._drawn += 1
         fresh = f"token-{self._drawn}"
-        token = random.choice([fresh, self._tokens.get(name, fresh)])
+        token = random.choice([fresh, fresh, fresh, self._tokens.get(name, fresh)])
         self._tokens[name] = token
         pools = [
             {
@@ -137,7 +152,7 @@ class Letters:
             "channels": random.choice([None, ["news"], ["news", "gone"]]),
             "reentrant": random.random() < 0.3,
             "exclusive": random.random() < 0.2,
-            "heartbeat_s": random.choice([None, 0.5, -1, 1e300]),
+            "heartbeat_s": random.choice([None, None, 0.5, 1e300]),
             "resume": random.random() < 0.1,
             "open": random.choice([None, random.sample(IDS, 3)]),
             "held": random.choice([None, self._held()]),
@@ -183,13 +198,26 @@ class Letters:
 
     def _wait(self, agent: str) -> Body:
         random = self.random
-        kinds = ["reply", "event", "agent", "human", "artifact"]
+        kinds = [
+            "reply",
+            "event",
+            "agent",
+            "human",
+            "artifact",
+            "lock",
+            "permits",
+            "approval",
+            "task",
+            "tool",
+        ]
         names = [*IDS, *AGENTS, "work", ">", "a.*"]
         on = [
             {
                 "kind": random.choice(kinds),
-                "id": random.choice(names),
+                "id": random.choice([*names, *THINGS]),
                 "source": random.choice([None, None, "elm"]),
+                "units": random.choice([1, 1, 2, 0, -1]),
+                "lease_s": random.choice([None, 5, -1]),
             }
             for _ in range(random.randint(1, 3))
         ]
@@ -203,6 +231,37 @@ class Letters:
             "generation": random.choice([0, 0, 1, -3]),
             "need": random.choice(["all", "any", 1]),
             "timeout_s": random.choice([None, 3, 20]),
+        }
+
+    def _of_resources(self, session: str | None) -> Body:
+        """Fields of all those verbs together: each takes what it knows."""
+        random = self.random
+        things = random.sample(THINGS, random.randint(1, 2))
+        holder = {"agent": random.choice(AGENTS), "execution": random.choice(EXECUTIONS)}
+        asked = [
+            {"id": one, "kind": random.choice(["lock", "permits"]), "units": random.choice([1, 1, 2, 0])}
+            for one in things
+        ]
+        return {
+            "session": session,
+            "id": random.choice([*THINGS, *WAITS]),
+            "artifact": random.choice(THINGS),
+            "resource": random.choice(THINGS),
+            "resources": asked,
+            "kind": random.choice(["lock", "permits", "artifact", "task"]),
+            "holder": random.choice([None, holder]),
+            "from": random.choice(["human:ann", *AGENTS]),
+            "decision": random.choice(["approved", "denied"]),
+            "token": random.choice([0, 1, 2, 3, None]),
+            "capacity": random.choice([None, 0, 1, 2]),
+            "units": random.choice([1, 2, 0]),
+            "lease_s": random.choice([None, 1, 30, -1, 1e308]),
+            "until_s": random.choice([None, 3, -1, 1e308]),
+            "timeout_s": random.choice([None, 3, 20]),
+            "execution": random.choice(EXECUTIONS),
+            "strand": random.choice(STRANDS),
+            "detached": random.random() < 0.3,
+            "data": random.choice([None, "x" * 100]),
         }
 
     def _facts(self, agent: str) -> Body:
