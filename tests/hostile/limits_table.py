@@ -93,6 +93,7 @@ REACHED: Final[dict[str, str]] = {
     "SENDERS_MAX": "accounts are forgotten, the oldest first",
     "SHED_ANSWERS_PER_S": "shed without an answer, only counted",
     "SHED_ANSWERS_MAX": "shed without an answer, only counted",
+    "SHED_NAMED_MAX": "the counters name no more; all are in `shell.shed`",
     "SHED_BODY_MAX": "the answer names no id",
     "SUBJECT_CACHE_MAX": "the cache starts anew",
     "ADDRESSES_MAX": "the cache starts anew",

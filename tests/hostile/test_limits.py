@@ -452,6 +452,17 @@ def shed_answers_per_s() -> None:
     assert answered == shell_limits.SHED_ANSWERS_PER_S
 
 
+def shed_named() -> None:
+    inbox = Inbox(SUBJECTS.root, rate=1.0, clock=lambda: 100.0)
+    for number in range(2 * shell_limits.SHED_NAMED_MAX):
+        for _ in range(2 + (number == 150)):
+            inbox.put(sent(f"a{number}"))
+    counted = inbox.counted()
+    assert len(counted) == 1 + shell_limits.SHED_NAMED_MAX
+    assert counted["shed"] == 2 * shell_limits.SHED_NAMED_MAX + 1
+    assert counted["shed.a150"] == 2
+
+
 def shed_body() -> None:
     fact = Ingress(SUBJECTS).shed(sent("birch", shell_limits.SHED_BODY_MAX))
     assert isinstance(fact, InputRefused)
@@ -538,6 +549,7 @@ REACHES: Final[dict[str, Reach]] = {
     "SENDERS_MAX": senders,
     "SHED_ANSWERS_PER_S": shed_answers_per_s,
     "SHED_BODY_MAX": shed_body,
+    "SHED_NAMED_MAX": shed_named,
     "ADDRESSES_MAX": addresses,
     "drain_steps": drain_steps,
     "ROWS_MAX": rows,

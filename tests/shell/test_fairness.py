@@ -181,3 +181,12 @@ def test_odd_subjects_wait_like_all_others(subject: str) -> None:
     for _ in range(3 * SHARE):
         inbox.put(Incoming(f"{ROOT}.in.{subject}", "", b'{"id":"odd"}'))
     assert handled(inbox).count("odd") == 3 * SHARE
+
+
+def test_what_names_no_agent_is_counted_together_and_named_to_nobody() -> None:
+    inbox = Inbox(ROOT, rate=1.0, clock=Clock())
+    for number in range(100):
+        for _ in range(2):
+            inbox.put(sent(f"{'x' * 900}{number}", 0))
+    assert inbox.counted() == {"shed": 100, "shed.": 100}
+    assert not inbox.notices

@@ -22,11 +22,12 @@ from unknot_gateway.shell.limits import (
     SHARE,
     SHED_ANSWERS_MAX,
     SHED_ANSWERS_PER_S,
+    SHED_NAMED_MAX,
     SHED_NOTICE_S,
     WEIGHT_BYTES,
 )
 from unknot_gateway.shell.parsing import Incoming
-from unknot_schemas.ids import ALIAS
+from unknot_schemas.ids import ALIAS, agent_id
 from unknot_schemas.subjects import EVENT_VERBS, WAIT_VERBS
 
 NEW_WORK: Final = (
@@ -108,6 +109,11 @@ class Inbox:
         else:
             self._put_fairly(message)
 
+    def counted(self) -> dict[str, int]:
+        """What was shed in all, and of the agents of which most was."""
+        most = sorted(self.excess.values(), key=lambda one: -one.shed)[:SHED_NAMED_MAX]
+        return {"shed": self.shed} | {f"shed.{one.agent}": one.shed for one in most}
+
     def next_round(self) -> bool:
         """Begin a round with the shares of those that are behind; False if nothing waits."""
         self._shares.clear()
@@ -175,18 +181,24 @@ class Inbox:
 
     def _shed(self, message: Incoming, sender: str) -> None:
         now = self._clock()
-        excess = self.excess.get(sender)
-        if excess is None:
-            if len(self.excess) >= SENDERS_MAX:
-                del self.excess[next(iter(self.excess))]
-            excess = self.excess[sender] = Excess(sender, answered_at=now)
+        excess = self.excess.get(sender) or self._excess_of(sender, now)
         self.shed += 1
         excess.shed += 1
         if len(self.refused) < SHED_ANSWERS_MAX and excess.may_be_answered(now):
             self.refused.append(message)
-        if now >= excess.quiet_until:
+        if now >= excess.quiet_until and excess.agent:
             excess.quiet_until = now + SHED_NOTICE_S
             self.notices.append(excess)
+
+    def _excess_of(self, sender: str, now: float) -> Excess:
+        """Of an agent that is new here; what can name no agent is counted together, under no name."""
+        name = sender if agent_id(sender) is not None else ""
+        excess = self.excess.get(name)
+        if excess is None:
+            if len(self.excess) >= SENDERS_MAX:
+                del self.excess[next(iter(self.excess))]
+            excess = self.excess[name] = Excess(name, answered_at=now)
+        return excess
 
 
 def weight_of(message: Incoming) -> int:

@@ -20,6 +20,8 @@ SHED_ANSWERS_MAX: Final = 256
 """Shed messages that are answered in one turn."""
 SHED_BODY_MAX: Final = 16 * 1024
 """Bytes of a shed message in which its id is looked for, so that its answer can name it."""
+SHED_NAMED_MAX: Final = 100
+"""Agents that the counters name, those with most that was shed."""
 SHED_NOTICE_S: Final = 5.0
 """Between two notices that name the same agent as over its limit."""
 PENDING_MSGS_MAX: Final = 262_144

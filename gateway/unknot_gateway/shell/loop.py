@@ -103,7 +103,7 @@ class Owner:
     @property
     def all_counters(self) -> Counter[str]:
         """What the shell around this kernel counted."""
-        shed = Counter({f"shed.{one.agent}": one.shed for one in self.inbox.excess.values()})
+        shed = Counter(self.inbox.counted())
         return self.counters + self.ingress.counters + self._egress.counters + shed
 
     async def read(self, ask: Callable[[float], _Answer]) -> _Answer:
