@@ -4,19 +4,25 @@ Where a line ends in `type: ignore[…]` the use is wrong and the checker must s
 error too.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, TypedDict, assert_type
 
+import anyio
 import msgspec
 
 import unknot
+import unknot.sync
 from unknot import (
     Agent,
     Channel,
     Context,
     DeadlockDetected,
+    Denied,
     Event,
+    Lease,
+    LeaseLost,
     Post,
     ThreadContext,
     WaitExpired,
@@ -118,6 +124,52 @@ async def from_a_loop() -> AsyncIterator[str]:
             yield event.type
 
 
+@reviewer.on_approval
+async def decide(draft: Draft, ctx: Context) -> bool | None:
+    if draft.text:
+        return True
+    await ctx.resolve_approval(ctx.event, False, reason="empty")
+    return None
+
+
+@printer.on("reprint")
+async def reprint(mark: Mark, ctx: Context) -> Mark:
+    async with ctx.lock("page", ctx.acquire("ink", units=2), lease=10, timeout=5) as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.token, int)
+        await ctx.publish_artifact("page:1", mark, under=lease)
+    async with ctx.permits("ink", 3) as lease, ctx.tool("press", timeout=5):
+        await lease.renew(60)
+    async with ctx.blocking_on("task", "t1", reason="not mine"), ctx.holder("lock", "tray", capacity=2):
+        pass
+    try:
+        assert_type(await ctx.approval("human:eva", mark, reason="colour"), Literal[True])
+    except Denied as no:
+        assert_type(no.reason, str)
+    except LeaseLost as lost:
+        assert_type(lost.token, int)
+    return await ctx.wait_for_artifact("page:1", into=Mark, timeout=5)
+
+
+async def of_other_kinds(ctx: Context) -> None:
+    marks: asyncio.Queue[Mark] = asyncio.Queue()
+    assert_type(await ctx.receive(marks, producer="printer", timeout=5), Mark)
+    _, stream = anyio.create_memory_object_stream[Mark](1)
+    assert_type(await ctx.receive(stream, "marks"), Mark)
+    assert_type(await ctx.receive(asyncio.create_task(marks.get())), Mark)
+    assert_type(await ctx.receive(marks.get), Mark)
+    asked = await ctx.ask("reviewer", "mark", into=Mark)
+    assert_type(await ctx.wait_all([asked, ctx.artifact("page:1", into=Mark)]), list[Mark])
+    assert_type((await ctx.wait_any([ctx.acquire("a"), ctx.acquire("b")])).data, Lease)
+    assert_type((await ctx.wait_quorum([ctx.decision("eva"), ctx.decision("human:jo")], 1))[0].data, bool)
+
+
+def without_a_loop() -> Mark:
+    with unknot.sync.connect("cli") as me, me.lock("page") as lease, me.tool("press"):
+        me.publish_artifact("page:2", Mark(1), under=lease)
+        return me.wait_for_artifact("page:2", into=Mark, timeout=5)
+
+
 async def wrong() -> None:
     Agent("writer", concurrency="four")  # type: ignore[arg-type]
     async with unknot.connect("cli") as me:
@@ -125,3 +177,8 @@ async def wrong() -> None:
         me.send_and_wait("reviewer", "mark", None, timout=5)  # type: ignore[call-overload]
         await me.send("reviewer", "marked", text)
         await me.channel("reviews").wait_for_reply("p1")  # type: ignore[arg-type]
+        await me.wait_any(["page"])  # type: ignore[arg-type]
+        me.blocking_on("door", "front")  # type: ignore[arg-type]
+        await me.publish_artifact("page:1", under=7)  # type: ignore[arg-type]
+        async with me.lock(7):  # type: ignore[arg-type]
+            pass

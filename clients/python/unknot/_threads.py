@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar, overload
 
-from unknot._asking import Answer, Request
+from unknot._blocking import BlockingWaits
 from unknot._channel import BlockingChannel
 from unknot._context import Context
 from unknot._event import Event
@@ -15,7 +16,7 @@ from unknot._strands import acting_for
 T = TypeVar("T")
 
 
-class ThreadContext:
+class ThreadContext(BlockingWaits):
     """What a ``def`` handler gets as its ctx: every call blocks this thread, never the event loop."""
 
     def __init__(self, context: Context) -> None:
@@ -65,35 +66,9 @@ class ThreadContext:
         """As Context.ask, without callbacks."""
         return self._run(self._context.ask(target, type, data, timeout=timeout))
 
-    def expect(
-        self, what: str | Asked[Any], *, source: str | None = None, timeout: float | None = None
-    ) -> Any:
-        """As Context.expect."""
-        if isinstance(what, Asked):
-            return self._run(self._context.expect(what, timeout=timeout))
-        return self._run(self._context.expect(what, source=source, timeout=timeout))
-
     def channel(self, name: str) -> BlockingChannel:
         """As Context.channel."""
         return BlockingChannel(self._context.channel(name), self._run)
-
-    def request(self, target: str, type: str, data: Any = None, *, into: Any = Any) -> Request[Any]:
-        """As Context.request."""
-        return Request(target, type, data, into=into)
-
-    def wait_all(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> list[T]:
-        """As Context.wait_all."""
-        return self._run(self._context.wait_all(requests, timeout=timeout))
-
-    def wait_any(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> Answer[T]:
-        """As Context.wait_any."""
-        return self._run(self._context.wait_any(requests, timeout=timeout))
-
-    def wait_quorum(
-        self, requests: Sequence[Request[T]], need: int, *, timeout: float | None = None
-    ) -> list[Answer[T]]:
-        """As Context.wait_quorum."""
-        return self._run(self._context.wait_quorum(requests, need, timeout=timeout))
 
     def reply(self, data: Any = None, *, error: str | None = None) -> None:
         """As Context.reply."""
@@ -106,13 +81,19 @@ class ThreadContext:
     async def _defer(self, by: str | None) -> None:
         self._context.defer(by=by)
 
+    def _waiting(self) -> Context:
+        return self._context
+
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run *call* on the loop: for the handler's own thread as its own strand, for others as detached ones."""
-        if threading.get_ident() == self._thread:
-            call = acting_for(self._strand, call)
-        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        future = self._begin(call)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def _begin(self, call: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start *call* on the loop: for the handler's own thread as its own strand, for others as detached ones."""
+        if threading.get_ident() == self._thread:
+            call = acting_for(self._strand, call)
+        return asyncio.run_coroutine_threadsafe(call, self._loop)

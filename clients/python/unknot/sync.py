@@ -9,12 +9,13 @@ calls from other threads are strands that block nobody.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from unknot import _connection
-from unknot._asking import Answer, Request
+from unknot._blocking import BlockingWaits
 from unknot._channel import BlockingChannel
 from unknot._connection import Connection
 from unknot._event import Event
@@ -24,7 +25,7 @@ from unknot._strands import acting_for
 T = TypeVar("T")
 
 
-class SyncConnection:
+class SyncConnection(BlockingWaits):
     """An agent's main for code that blocks."""
 
     def __init__(self, me: Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,38 +64,9 @@ class SyncConnection:
         """As Context.ask, without callbacks."""
         return self._run(self._me.ask(target, type, data, timeout=timeout))
 
-    def expect(
-        self, what: str | Asked[Any], *, source: str | None = None, timeout: float | None = None
-    ) -> Any:
-        """As Context.expect."""
-        call: Coroutine[Any, Any, Any] = (
-            self._me.expect(what, timeout=timeout)
-            if isinstance(what, Asked)
-            else self._me.expect(what, source=source, timeout=timeout)
-        )
-        return self._run(call)
-
     def channel(self, name: str) -> BlockingChannel:
         """As Context.channel."""
         return BlockingChannel(self._me.channel(name), self._run)
-
-    def request(self, target: str, type: str, data: Any = None, *, into: Any = Any) -> Request[Any]:
-        """As Context.request."""
-        return Request(target, type, data, into=into)
-
-    def wait_all(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> list[T]:
-        """As Context.wait_all."""
-        return self._run(self._me.wait_all(requests, timeout=timeout))
-
-    def wait_any(self, requests: Sequence[Request[T]], *, timeout: float | None = None) -> Answer[T]:
-        """As Context.wait_any."""
-        return self._run(self._me.wait_any(requests, timeout=timeout))
-
-    def wait_quorum(
-        self, requests: Sequence[Request[T]], need: int, *, timeout: float | None = None
-    ) -> list[Answer[T]]:
-        """As Context.wait_quorum."""
-        return self._run(self._me.wait_quorum(requests, need, timeout=timeout))
 
     def events(self) -> Iterator[Event]:
         """As Connection.events: this thread is one serial main."""
@@ -110,13 +82,19 @@ class SyncConnection:
         """As Context.reply."""
         self._run(self._me.reply(data, to=to, error=error))
 
+    def _waiting(self) -> Connection:
+        return self._me
+
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(self._as_strand(threading.get_ident(), call), self._loop)
+        future = self._begin(call)
         try:
             return future.result()
         except BaseException:
             future.cancel()  # Ctrl-C in the waiting thread withdraws what it waits for
             raise
+
+    def _begin(self, call: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(self._as_strand(threading.get_ident(), call), self._loop)
 
     async def _as_strand(self, thread: int, call: Coroutine[Any, Any, T]) -> T:
         if thread == self._main_thread:
