@@ -319,6 +319,9 @@ class Lifeline:
         except WaitFailed as refused:
             if session.ended is not None:
                 return  # replaced meanwhile: a new session would take the place of its successor
+            if (by := refused.detail.get("replaced_by")) is not None:
+                session.replaced(by)
+                return
             logger.warning("agent %s: this session is over (%s); a new one begins", session.agent, refused)
             await self.renew(self.pools, f"the gateway counts its session as over: {refused}")
         finally:

@@ -193,9 +193,7 @@ class Receiver:
         replaced = _replaced(payload)
         session = self._session
         if replaced.session == session.token:
-            reason = f"session {replaced.by} has taken the place of this one"
-            logger.error("agent %s: %s", session.agent, reason)
-            session.end(reason)
+            session.replaced(replaced.by)
 
     def _on_deadlock(self, payload: bytes) -> None:
         found = _deadlock(payload)

@@ -1,6 +1,7 @@
 """The state of one agent's session: what it has open, what it holds, and the own clock over both."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, Literal
@@ -23,6 +24,8 @@ from unknot_schemas import Subjects, bodies
 from unknot_schemas import errors as codes
 from unknot_schemas.ids import MAIN
 from unknot_schemas.limits import CLIENT_GRACE_S
+
+logger = logging.getLogger("unknot")
 
 BlockingWaits = Literal["allow", "warn", "forbid"]
 
@@ -106,6 +109,12 @@ class Session:
         if self._timer is not None:
             self._timer.cancel()
         self.over.set()
+
+    def replaced(self, by: str) -> None:
+        """Another session has taken the place of this one, which ends."""
+        reason = f"session {by} has taken the place of this one"
+        logger.error("agent %s: %s", self.agent, reason)
+        self.end(reason)
 
     def let_go(self, reason: str) -> None:
         """Everything open ends cancelled, everything held is abandoned; the gateway is told by a bye."""

@@ -130,7 +130,8 @@ class StandingStill:
         how long to wait for them (60). A lease that was lost inside raises LeaseLost at the end of the block; the block
         is not cancelled: see Lease.
         """
-        wanted = [each if isinstance(each, Acquire) else Acquire(each, lease=lease) for each in things]
+        named = [each if isinstance(each, Acquire) else Acquire(each) for each in things]
+        wanted = [Acquire(each.id, units=each.units, lease=each.lease or lease) for each in named]
         answers = await self._links.mixed.wait(self._strand(), wanted, len(wanted), timeout, reason)
         granted: Lease = answers[0].data
         async with granted:

@@ -7,7 +7,7 @@ from types import TracebackType
 from unknot._blocking_on import BlockingOn, BlocksOn
 from unknot._context import Context
 from unknot._holder import Holder, HoldsKind
-from unknot._pending import Settle, Wait
+from unknot._pending import Wait
 from unknot._session import Session
 from unknot.errors import UnknotError
 from unknot_schemas import bodies
@@ -67,23 +67,33 @@ def has(context: Context, holder: Holder) -> None:
 
 
 class Parked:
-    """Work that nobody does until somebody outside says so: no task stands in it, and its wait is seen all the same."""
+    """Work in which no task stands, until somebody outside lets it go on; its wait is seen all the same."""
 
-    def __init__(self, context: Context, kind: BlocksOn, id: str, reason: str | None) -> None:
-        waiting = context.blocking_on(kind, id, reason=reason)
-        self._begin, self._session = waiting._begin, context._links.session
+    def __init__(
+        self, context: Context, kind: BlocksOn, id: str, reason: str | None, task: str | None
+    ) -> None:
+        self._context, self._session = context, context._links.session
+        self._begin = context.blocking_on(kind, id, reason=reason)._begin
+        self._task = context.holder("task", task) if task is not None else None
+        context._execution.own.task = None
         self._wait: Wait | None = self._begun()
+        if self._task is not None:
+            has(context, self._task)
 
     def end(self) -> None:
-        """It goes on."""
+        """It goes on, elsewhere."""
         wait, self._wait = self._wait, None
         if wait is not None:
             self._session.give_up(wait)
+        if self._task is not None:
+            self._task._let_go()
+        execution = self._context._execution
+        self._session.beside.pop(execution.id, None)
+        execution.end()
 
     def _begun(self) -> Wait | None:
-        settle: Settle = self._ended
         try:
-            return self._begin(settle)
+            return self._begin(self._ended)
         except UnknotError:
             self._session.counters["reports_lost"] += 1
             return None

@@ -16,7 +16,7 @@ from unknot._connection import Connection
 from unknot._context import Context
 from unknot._session import Session
 from unknot._strands import Execution, Strand
-from unknot.adapters._reporting import Reported, doing, reported
+from unknot.adapters._reporting import Parked, Reported, doing, reported
 from unknot.errors import UnknotError
 from unknot_schemas.ids import MAIN
 
@@ -85,6 +85,16 @@ async def working(me: Connection, task: str | None = None, *, called: bool = Tru
         if task is not None:
             stack.enter_context(doing(work.context, "task", task))
         yield work.context
+
+
+def parked(me: Connection, kind: BlocksOn, id: str, reason: str, task: str | None) -> Parked:
+    """Work that nobody does until it is ended, or goes on elsewhere; *task*: what others wait for by that name."""
+    session = me._links.session
+    execution = Execution(session.new_id())
+    session.beside[execution.id] = execution
+    context = Context(me._links, execution, None)
+    with _as(execution.own):
+        return Parked(context, kind, id, reason, task)
 
 
 @contextmanager
