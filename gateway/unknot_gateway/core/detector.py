@@ -15,6 +15,7 @@ from unknot_gateway.core.graph import Core
 from unknot_gateway.core.incidents import Incident, Members, Part, Reading
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.records import Message, OpenWait, Session
+from unknot_gateway.core.repeats import Repeats
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies
@@ -44,7 +45,12 @@ class Detector:
         self.incidents: dict[str, Incident] = {}
         self.decided: OrderedDict[str, str] = OrderedDict()
         """Digests that were decided on, and their incidents: one decision each."""
+        self.repeats = Repeats(tables.limits)
         self.release: Release = _keep_parked
+
+    def is_decided(self, core: Core) -> bool:
+        """Whether there is a verdict on *core* as it stands."""
+        return self._members.read(core).digest in self.decided
 
     # -- suspicion
 
@@ -231,6 +237,7 @@ class Detector:
         self.decided[event.digest] = event.incident
         while len(self.decided) > self._t.limits.decisions_max:
             self.decided.popitem(last=False)
+        self.repeats.note(event.cycle, now)
         self._t.count(f"deadlocks.{event.policy}")
         self._t.count(f"deadlocks.evidence.{event.evidence}")
         if decision.fails:

@@ -77,6 +77,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Decided digests remembered, oldest first out."""
     chain_max: int = 64
     """Steps followed to explain a wait."""
+    verdict_waits: int = 2_000
+    """Open waits that one question about verdicts looks at, those that cannot end first: some 20 ms."""
+    livelock_decisions: int = 3
+    """So many deadlocks of the same cycle of agents within ``livelock_window_s`` are a livelock."""
+    livelock_window_s: float = 300.0
+    """Several retries fit in, each with the usual timeout."""
+    cycles_max: int = 10_000
+    """Cycles of agents remembered with the instants of their decisions, oldest first out."""
     requests_per_s: float | None = None
     """New work (send, ask, request, publish, wait.open) of one agent in a second; None: as much as is handled."""
     retry_after_s: float = 1.0

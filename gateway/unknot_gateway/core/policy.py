@@ -89,7 +89,7 @@ def _event(
     now: float,
 ) -> bodies.DeadlockDetected:
     parts = reading.parts
-    cycle = _agents([tables.waiting.strands[node] for node in reading.core.cycle])
+    cycle = agents_of([tables.waiting.strands[node] for node in reading.core.cycle])
     kinds = {on.kind for part in parts if isinstance(part, OpenWait) for on in part.body.on}
     remedy = _remedy(reading.strands, cycle, kinds)
     shown = cycle if len(cycle) <= REPORTED_ENTRIES_MAX else [*cycle[: REPORTED_ENTRIES_MAX - 1], cycle[-1]]
@@ -113,7 +113,7 @@ def _event(
     )
 
 
-def _agents(strands: Sequence[Strand]) -> list[str]:
+def agents_of(strands: Sequence[Strand]) -> list[str]:
     """The cycle by agents, from the least one, first == last; steps inside one agent are one."""
     names: list[str] = []
     for strand in strands:
