@@ -14,6 +14,9 @@ from unknot_gateway.cli import main
 
 VERBS = [
     ["agents", "list"],
+    ["approvals", "approve"],
+    ["approvals", "deny"],
+    ["approvals", "list"],
     ["audit"],
     ["conformance"],
     ["demo"],

@@ -136,6 +136,8 @@ def _agent(row: dict[str, Any]) -> tuple[str, ...]:
 def _verdicts(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         verdict = "can never end" if row["stuck"] else "goes on when its holder does"
+        if row["orphaned"]:
+            verdict = "goes on when the lease of a holder that was lost is over"
         click.echo(f"{row['waiter']} ({row['id']}) {verdict}: {' -> '.join(row['chain']) or '-'}")
 
 

@@ -8,6 +8,7 @@ import click
 _HERE: Final = "unknot_gateway.cli"
 _VERBS: Final = {
     "agents": ("reads:agents", "Which agents live, and what they do."),
+    "approvals": ("approvals:approvals", "Which decisions people are waited for, and make them."),
     "audit": ("audit:audit", "Find waits in agent code that unknot cannot see."),
     "conformance": ("conformance:conformance_command", "Show that a client keeps the laws of the wire."),
     "demo": ("demo:demo_command", "See a deadlock among real agents found, named and resolved."),

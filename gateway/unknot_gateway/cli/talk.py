@@ -75,9 +75,11 @@ async def connected(where: Where, *, again: bool = False) -> AsyncIterator[Line]
                 await line.close()
 
 
-async def ask_api(client: Line, subjects: Subjects, endpoint: str, question: bytes) -> bytes:
-    """The answer of the gateway's api. Raises NobodyThere, or Failure with what the gateway said."""
-    return await ask(client, subjects, subjects.api(endpoint), question, _ANSWER_S, "network")
+async def ask_api(
+    client: Line, subjects: Subjects, endpoint: str, question: bytes, key: str = "network"
+) -> bytes:
+    """The answer of the gateway's api, which has *key*. Raises NobodyThere, or Failure with what was said."""
+    return await ask(client, subjects, subjects.api(endpoint), question, _ANSWER_S, key)
 
 
 async def ask(

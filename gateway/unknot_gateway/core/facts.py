@@ -7,7 +7,6 @@ from msgspec import Struct
 from unknot_schemas import bodies, resources
 from unknot_schemas.ids import AgentId, EventId
 
-
 FreeVerb = (
     resources.LockRenew
     | resources.LockRelease

@@ -3,12 +3,14 @@
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from unknot_gateway.core import explain
 from unknot_gateway.core.graph import Node
 from unknot_gateway.core.graph import Wait as GraphWait
 from unknot_gateway.core.records import Leg, Message, OpenWait, Session, Wait
+from unknot_gateway.core.resources.approvals import undecided
 from unknot_schemas.ids import MAIN
 
 if TYPE_CHECKING:
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class WaitRow(Struct, frozen=True, gc=False):
-    """One open wait. *state*: a leg's (see records), or open; *position*: in its queue, from 1."""
+    """One open wait. *state*: a leg's (see records), queued or reserved for a lock or permits, or open.
+
+    *position*: in its queue, from 1; *orphaned*: it hangs only on what a lost session still holds.
+    """
 
     id: str
     waiter: str
@@ -34,6 +39,20 @@ class WaitRow(Struct, frozen=True, gc=False):
     stuck: bool
     run: str | None
     chain: list[str]
+    orphaned: bool
+
+
+class ApprovalRow(Struct, frozen=True, gc=False):
+    """One decision that somebody waits for. *by* must decide: ``human:<name>``, or an agent."""
+
+    id: str
+    waiter: str
+    by: str
+    since_s: float
+    deadline_in_s: float
+    reason: str | None
+    data: msgspec.Raw | None
+    run: str | None
 
 
 class AgentRow(Struct, frozen=True, gc=False):
@@ -76,11 +95,31 @@ class GraphSteps(Struct, frozen=True, gc=False):
 def waits(kernel: "Kernel", now: float, limit: int | None = None) -> list[WaitRow]:
     """Open waits, oldest first, at most *limit*."""
     tables = kernel.tables
-    stuck = tables.waiting.graph.stuck()
+    stuck, orphaned = tables.waiting.graph.stuck(), tables.waiting.graph.orphaned()
     requests = (message for message in tables.messages.open.values() if message.verb != "send")
-    rows = [_request_row(kernel, message, stuck, now) for message in islice(requests, limit)]
-    rows += [_wait_row(kernel, wait, stuck, now) for wait in islice(tables.messages.waits.values(), limit)]
+    rows = [_request_row(kernel, message, stuck, orphaned, now) for message in islice(requests, limit)]
+    opened = islice(tables.messages.waits.values(), limit)
+    rows += [_wait_row(kernel, wait, stuck, orphaned, now) for wait in opened]
     return sorted(rows, key=lambda row: -row.since_s)[:limit]
+
+
+def approvals(kernel: "Kernel", now: float, limit: int | None = None) -> list[ApprovalRow]:
+    """Decisions that are waited for, oldest first, at most *limit*."""
+    rows = (
+        ApprovalRow(
+            wait.id,
+            wait.session.name,
+            condition.id,
+            now - wait.opened_at,
+            wait.deadline_at - now,
+            wait.body.reason,
+            wait.body.data,
+            wait.body.run,
+        )
+        for wait in kernel.tables.resources.approvals.all()
+        for _, condition in undecided(wait)
+    )
+    return list(islice(rows, limit))
 
 
 def waits_total(kernel: "Kernel") -> int:
@@ -113,6 +152,13 @@ def stats(kernel: "Kernel") -> Stats:
         "incidents": len(kernel.detector.incidents),
         "suspects": tables.waiting.graph.suspects,
         "queued": sum(agent.queued for agent in tables.sessions.agents.values()),
+        "pools": len(tables.resources.pools),
+        "holds": len(tables.resources.leases),
+        "artifacts": tables.resources.artifacts.published,
+        "artifact_bytes": tables.resources.artifacts.published_bytes,
+        "productions": tables.resources.artifacts.productions,
+        "reports": tables.resources.holders.reports,
+        "approvals": len(tables.resources.approvals),
     }
     return Stats(kernel.network, kernel.epoch, kernel.config.policy, sizes, dict(kernel.counters))
 
@@ -130,7 +176,9 @@ def graph(kernel: "Kernel", limit: int) -> GraphSteps:
     return GraphSteps(kernel.network, kernel.epoch, len(waiting.graph), waiting.graph.suspects, steps)
 
 
-def _request_row(kernel: "Kernel", message: Message, stuck: set[Node], now: float) -> WaitRow:
+def _request_row(
+    kernel: "Kernel", message: Message, stuck: set[Node], orphaned: set[Node], now: float
+) -> WaitRow:
     leg = next((leg for leg in message.legs if not leg.ended), None)
     envelope = message.envelope
     return WaitRow(
@@ -150,29 +198,46 @@ def _request_row(kernel: "Kernel", message: Message, stuck: set[Node], now: floa
         _is_stuck(message.wait, stuck),
         envelope.run,
         explain.chain(kernel.tables, message),
+        _is_stuck(message.wait, orphaned),
     )
 
 
-def _wait_row(kernel: "Kernel", wait: OpenWait, stuck: set[Node], now: float) -> WaitRow:
+def _wait_row(kernel: "Kernel", wait: OpenWait, stuck: set[Node], orphaned: set[Node], now: float) -> WaitRow:
     body = wait.body
+    missing = next((at for at in range(len(body.on)) if at not in wait.taken), 0)
+    state, position, holder = _place(kernel, wait, missing)
     return WaitRow(
         wait.id,
         wait.session.name,
         wait.session.id,
         body.execution or MAIN,
         body.strand or "",
-        body.on[0].kind,
-        body.on[0].id,
+        body.on[missing].kind,
+        body.on[missing].id,
         "",
-        "open",
-        None,
-        None,
+        state,
+        position,
+        holder,
         now - wait.opened_at,
         wait.deadline_at - now,
         _is_stuck(wait.wait, stuck),
         body.run,
         explain.chain(kernel.tables, wait),
+        _is_stuck(wait.wait, orphaned),
     )
+
+
+def _place(kernel: "Kernel", wait: OpenWait, index: int) -> tuple[str, int | None, str | None]:
+    """State, place in the queue and first holder, where it waits for a lock or permits."""
+    resources = kernel.tables.resources
+    ask = next((ask for ask in resources.pools.of(wait) if ask.index == index), None)
+    if ask is None:
+        return "open", None, None
+    holds = resources.leases.of_pool(ask.pool.key)
+    session = holds[0].strand.session if holds else None
+    position = resources.pools.position(ask)
+    state = "reserved" if ask in ask.pool.places else "queued"
+    return state, position, f"{session.name}/{session.id}" if session is not None else None
 
 
 def _agent_row(session: Session, stuck: set[Node], now: float) -> AgentRow:

@@ -1,11 +1,11 @@
-"""The api: queries as a NATS micro service. A thin reader of ``core.query``, without logic of its own."""
+"""The api: queries and operators' verbs as a NATS micro service. A thin front of the kernel, without own logic."""
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 import nats.errors
@@ -16,10 +16,11 @@ from nats.micro.request import Request
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from unknot_gateway.core import query
+from unknot_gateway.core.facts import ApprovalDecided
 from unknot_gateway.core.kernel import Kernel
 from unknot_gateway.shell.bus import NatsBus
 from unknot_gateway.shell.limits import ANOTHER_S, DRAIN_S, ROWS_DEFAULT, ROWS_MAX
-from unknot_gateway.shell.loop import Owner
+from unknot_gateway.shell.loop import ASKED_HERE, Owner
 from unknot_schemas.subjects import Subjects
 
 _SERVICE: Final = "unknot"
@@ -29,6 +30,15 @@ class Query(Struct, frozen=True):
     """Body of a question; empty: all defaults. *limit*: rows wanted at most."""
 
     limit: int = ROWS_DEFAULT
+
+
+class Decision(Struct, frozen=True):
+    """Body of ``approval.resolve``. *by*: the human that was asked; None: whichever it was."""
+
+    id: str
+    decision: Literal["approved", "denied"]
+    reason: str | None = None
+    by: str | None = None
 
 
 class Rows(Struct, frozen=True):
@@ -72,7 +82,7 @@ async def served_networks(connection: Client, prefix: str) -> set[str]:
 
 
 class Api:
-    """Answers ``<prefix>.<network>.api.{waits,agents,stats,graph}`` for all networks."""
+    """Answers ``<prefix>.<network>.api.{waits,agents,stats,graph,approvals,approval.resolve}`` for all networks."""
 
     def __init__(self, bus: NatsBus, owners: list[Owner], prefix: str) -> None:
         self._bus = bus
@@ -102,12 +112,13 @@ class Api:
         self._service = await add_service(connection, config)
         for owner in self._owners:
             subjects = Subjects(owner.kernel.network, self._prefix)
-            for name, read in _READERS.items():
+            handlers = {name: self._handler(owner, read) for name, read in _READERS.items()}
+            for name, handler in {**handlers, "approval.resolve": _resolver(owner)}.items():
                 await self._service.add_endpoint(
                     EndpointConfig(
-                        name=name,
+                        name=name.replace(".", "-"),
                         subject=subjects.api(name),
-                        handler=self._handler(owner, read),
+                        handler=handler,
                         metadata={"network": owner.kernel.network},
                     )
                 )
@@ -125,6 +136,19 @@ class Api:
         return handle
 
 
+def _resolver(owner: Owner) -> Callable[[Request], Awaitable[None]]:
+    async def handle(request: Request) -> None:
+        try:
+            said = msgspec.json.decode(request.data, type=Decision)
+        except msgspec.DecodeError as error:
+            await request.respond_error("400", str(error))
+            return
+        fact = ApprovalDecided(said.id, said.decision, said.reason, said.by, ASKED_HERE)
+        await request.respond(msgspec.json.encode(await owner.order(fact)))
+
+    return handle
+
+
 _Read = Callable[[Owner, int, float], Struct]
 
 
@@ -139,6 +163,12 @@ def _agents(owner: Owner, limit: int, now: float) -> Struct:
     return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
 
 
+def _approvals(owner: Owner, limit: int, now: float) -> Struct:
+    kernel = _kernel(owner)
+    rows = query.approvals(kernel, now)
+    return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
+
+
 def _stats(owner: Owner, _limit: int, _now: float) -> Struct:
     stats = query.stats(_kernel(owner))
     shell = {f"shell.{name}": count for name, count in sorted(owner.all_counters.items())}
@@ -149,7 +179,13 @@ def _graph(owner: Owner, limit: int, _now: float) -> Struct:
     return query.graph(_kernel(owner), limit)
 
 
-_READERS: Final[dict[str, _Read]] = {"waits": _waits, "agents": _agents, "stats": _stats, "graph": _graph}
+_READERS: Final[dict[str, _Read]] = {
+    "waits": _waits,
+    "agents": _agents,
+    "stats": _stats,
+    "graph": _graph,
+    "approvals": _approvals,
+}
 
 
 def _kernel(owner: Owner) -> Kernel:

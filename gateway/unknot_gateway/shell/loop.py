@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 from msgspec import Struct
 
-from unknot_gateway.core.effects import AnyEffect, SendNotice
+from unknot_gateway.core.effects import Answer, AnyEffect, SendNotice
 from unknot_gateway.core.facts import AnyFact, Stopped, TimePassed
 from unknot_gateway.shell.bus import Bus, Message
 from unknot_gateway.shell.egress import Egress
@@ -25,6 +25,8 @@ log = structlog.get_logger()
 
 _Answer = TypeVar("_Answer")
 
+ASKED_HERE: Final = "<here>"
+"""Where the Receipt of an operator's fact goes: to whoever handed it over, not to NATS."""
 _TIME_PASSED = TimePassed()
 _STOPPED = Stopped()
 
@@ -63,9 +65,21 @@ class _Question(Struct, gc=False):
 
 
 class _Told(Struct, gc=False):
-    """A fact that the shell has found out by itself."""
+    """A fact that the shell has found out by itself. *answer*: where the Receipt for ASKED_HERE is awaited."""
 
     fact: AnyFact
+    answer: asyncio.Future[bodies.Receipt] | None = None
+
+    def keep_answer(self, effects: list[AnyEffect]) -> list[AnyEffect]:
+        """The rest of *effects*."""
+        mine = [effect for effect in effects if isinstance(effect, Answer) and effect.reply_to == ASKED_HERE]
+        if self.answer is not None and not self.answer.done():
+            body = mine[0].body if mine else None
+            if isinstance(body, bodies.Receipt):
+                self.answer.set_result(body)
+            else:
+                self.answer.set_exception(Unanswered("nobody gave a Receipt"))
+        return [effect for effect in effects if effect not in mine]
 
 
 class Owner:
@@ -120,6 +134,13 @@ class Owner:
         """Hand a fact over that no message of an agent says."""
         self.inbox.waiting.append(_Told(fact))
         self._wake.set()
+
+    async def order(self, fact: AnyFact) -> bodies.Receipt:
+        """Hand over an operator's fact, whose *reply_to* is ASKED_HERE; the Receipt."""
+        answer: asyncio.Future[bodies.Receipt] = asyncio.get_running_loop().create_future()
+        self.inbox.waiting.append(_Told(fact, answer))
+        self._wake.set()
+        return await answer
 
     def put(self, message: Incoming) -> None:
         """Hand a message over."""
@@ -179,7 +200,7 @@ class Owner:
             if isinstance(message, _Question):
                 message.put(now)
             elif isinstance(message, _Told):
-                outbox += filter(None, map(write, handle(message.fact, now)))
+                outbox += filter(None, map(write, message.keep_answer(handle(message.fact, now))))
             else:
                 fact = read(message.subject, message.reply, message.data, message.headers)
                 outbox += filter(None, map(write, handle(fact, now)))

@@ -187,6 +187,12 @@ class Pools:
         else:
             self.stirred[pool] = None
 
+    def position(self, ask: Ask) -> int:
+        """Place in the queue of its pool, from 1. Linear: for people only."""
+        pool = ask.pool
+        queue = (*pool.places, *pool.queue)
+        return queue.index(ask) + 1
+
     def of(self, wait: OpenWait) -> list[Ask]:
         """The asks of *wait*, by index."""
         return list(self._asks.get(wait.id, {}).values())
