@@ -14,8 +14,9 @@ from unknot import Agent, Connection, Context
 class Stage:
     """Agents in this process, connected. *runs*: how often each handler was started, by what it was given."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, beat_s: float = BEAT_S) -> None:
         self.house = house
+        self.beat_s = beat_s
         self.runs: Counter[Any] = Counter()
         self.go = asyncio.Event()
         self.both = asyncio.Barrier(2)
@@ -33,7 +34,7 @@ class Stage:
             self.spy = await stack.enter_async_context(spying(url, network))
             for agent in (self._elm(), self._fir(), self._knot("oak", "ash"), self._knot("ash", "oak")):
                 self.me[agent.name] = await stack.enter_async_context(agent.running(url, network=network))
-            cli = unknot.connect("cli", url, network=network, serves=False, heartbeat_s=BEAT_S)
+            cli = unknot.connect("cli", url, network=network, serves=False, heartbeat_s=self.beat_s)
             self.me["cli"] = await stack.enter_async_context(cli)
             yield self
 
@@ -68,7 +69,7 @@ class Stage:
             self.running[agent] -= 1
 
     def _elm(self) -> Agent:
-        elm = Agent("elm", heartbeat_s=BEAT_S)
+        elm = Agent("elm", heartbeat_s=self.beat_s)
 
         @elm.on("say")
         async def say(data: Any) -> Any:
@@ -94,7 +95,7 @@ class Stage:
         await ctx.reply(data)
 
     def _fir(self) -> Agent:
-        fir = Agent("fir", heartbeat_s=BEAT_S)
+        fir = Agent("fir", heartbeat_s=self.beat_s)
 
         @fir.on("say.never")
         async def say_never(data: Any, ctx: Context) -> str:
@@ -105,7 +106,7 @@ class Stage:
         return fir
 
     def _knot(self, name: str, other: str) -> Agent:
-        agent = Agent(name, heartbeat_s=BEAT_S, blocking_waits="allow")
+        agent = Agent(name, heartbeat_s=self.beat_s, blocking_waits="allow")
 
         @agent.on("begin")
         async def begin(data: Any, ctx: Context) -> Any:
