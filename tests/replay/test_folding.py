@@ -131,6 +131,25 @@ def test_work_in_another_run_frees_nobody_in_this_one() -> None:
     assert kinds(replay(*CYCLE, free("A", "10:00:00Z", run="r2"))) == [("10:00:10Z", "Incident")]
 
 
+def test_who_is_seen_in_a_run_is_waited_for_in_that_run_alone() -> None:
+    lines = [free("A", "10:00:00Z", run="r2"), waits("B", "10:00:01Z", "agent", "A")]
+    assert kinds(replay(*lines, waits("A", "10:00:02Z", "agent", "B"))) == [("10:00:02Z", "Incident")]
+    elsewhere = waits("A", "10:00:02Z", "agent", "B", run="r3")
+    assert kinds(replay(*lines, elsewhere)) == []
+
+
+def test_only_its_holder_releases_a_lock() -> None:
+    lines = [
+        {"at": "10:00:00Z", "holds": {"agent": "A", "lock": "l"}},
+        waits("A", "10:00:01Z", "agent", "B"),
+        waits("B", "10:00:02Z", "lock", "l"),
+        {"at": "10:00:03Z", "released": {"agent": "C", "lock": "l"}},
+    ]
+    findings = replay(*lines)
+    assert kinds(findings) == [("10:00:02Z", "Incident")]
+    assert findings[-1][1].ignored_releases == 1
+
+
 def test_who_owns_something_goes_on_while_it_does_in_any_run() -> None:
     lines = [
         {"at": "10:00:00Z", "holds": {"agent": "A", "lock": "l"}},
