@@ -174,6 +174,33 @@ def test_of_a_lock_that_somebody_holds_who_runs_nobody_is_stuck(stage: ResourceS
     assert stage.stuck == set()
 
 
+# ---- how long a wait must have stood
+
+
+def test_a_wait_counts_only_after_the_time_that_its_network_wants_of_its_kind() -> None:
+    stage = ResourceStage(detect_after_s={"lock": 3.0})
+    stage.join("ash", "birch")
+    stage.lock("ash", "h1", "a")
+    stage.lock("birch", "h2", "b")
+    stage.lock("ash", "w1", "b")
+    stage.pass_time(2)
+    stage.lock("birch", "w2", "a")
+    assert stage.answer_confirms() == 0
+    stage.pass_time(2.9)
+    assert stage.answer_confirms() == 0
+    stage.pass_time(0.2)
+    assert stage.answer_confirms() == 2
+    assert stage.kinds() == {"w1": "deadlock", "w2": "deadlock"}
+
+
+def test_other_kinds_count_at_once() -> None:
+    stage = ResourceStage(detect_after_s={"lock": 3.0, "reported": 3.0})
+    stage.join("ash", "birch")
+    reply(stage, "ash", "birch", "r1")
+    reply(stage, "birch", "ash", "r2")
+    assert stage.answer_confirms() == 2
+
+
 # ---- over a restart
 
 

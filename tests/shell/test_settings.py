@@ -34,6 +34,16 @@ def test_lists_in_the_environment_are_split_at_commas() -> None:
     assert load({}, {"UNKNOT_NETWORKS": "a,b"}).networks == ["a", "b"]
 
 
+def test_what_must_stand_before_it_counts_is_set_by_kind(tmp_path: Path) -> None:
+    text = 'networks = ["a", "b"]\n[detect_after_s]\nlock = 2\n[network.b.detect_after_s]\nreported = 9.5\n'
+    found = load({}, {"UNKNOT_DETECT_AFTER_S": "1"}, file(tmp_path, text))
+    assert found.kernel_config("a").detect_after_s == {"lock": 2.0}
+    assert found.kernel_config("b").detect_after_s == {"reported": 9.5}
+    for wrong in ("window = 1", "lock = -1"):
+        with pytest.raises(BadSettings, match="detect_after_s"):
+            load({}, {}, file(tmp_path, f"[detect_after_s]\n{wrong}\n"))
+
+
 def test_a_network_may_differ(tmp_path: Path) -> None:
     named = file(tmp_path, 'networks = ["a", "b"]\n[network.b]\npolicy = "shadow"\nassume_serial = false\n')
     found = load({}, {}, named)

@@ -100,6 +100,12 @@ class Detector:
             return  # a second read takes long: only another core is asked about beside it
         if reading.digest in self.decided or len(self.incidents) >= self._t.limits.incidents_max:
             return
+        ripe_at = self._members.ripe_at(reading)
+        if ripe_at > now:
+            self._t.deadlines.set(
+                "ripe", "", ripe_at
+            )  # one timer for all: whatever is not ripe then sets it anew
+            return
         self._t.count("suspicions")
         asked: dict[Session, bodies.Facts | None] = {s: None for s in reading.sessions if s.said_hello}
         named = frozenset(part.id for part in reading.parts)

@@ -1,5 +1,6 @@
 """A suspected core on its way to a verdict: who was asked, what they said, what is parked meanwhile."""
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Literal
 
@@ -13,6 +14,9 @@ from unknot_schemas import bodies
 from unknot_schemas.ids import MAIN, OWN_TASK, EventId, ExecutionId
 
 Evidence = Literal["observed", "assumed", "reported"]
+
+
+_REPLY = bodies.WaitCondition("reply")
 
 
 class Incident(Struct, eq=False):
@@ -115,6 +119,20 @@ class Members:
             return "assumed"
         return "observed"
 
+    def ripe_at(self, reading: Reading) -> float:
+        """When each wait of the core has stood for as long as the network wants one of its kind to stand."""
+        after_s = self._t.config.detect_after_s
+        if not after_s:
+            return 0.0
+        return max(
+            part.opened_at + max(self._after(kind, after_s) for kind in _kinds(part))
+            for part in reading.parts
+        )
+
+    def _after(self, condition: bodies.WaitCondition, after_s: Mapping[str, float]) -> float:
+        evidence = "reported" if self._t.resources.is_reported(condition) else "observed"
+        return after_s.get(condition.kind, after_s.get(evidence, 0.0))
+
     def _is_reported(self, wait: Wait) -> bool:
         if wait.opened is None:
             return False
@@ -200,6 +218,10 @@ class Members:
                 if awaited is None or strand.id not in awaited.awaited:
                     found.add(handle)
         return found
+
+
+def _kinds(part: Part) -> list[bodies.WaitCondition]:
+    return part.body.on if isinstance(part, OpenWait) else [_REPLY]
 
 
 def owner_of(part: Part) -> Session:

@@ -298,6 +298,8 @@ class Kernel:
                 self.tables.uncorrelated.forget(key)  # type: ignore[arg-type]
             case "sweep":
                 self._sweep(now)
+            case "ripe":
+                self.detector.sweep(now)
             case "lease":
                 self.resources.locks.lapse(key)  # type: ignore[arg-type]
             case "report":

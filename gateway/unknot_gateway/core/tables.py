@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct, field
@@ -37,6 +38,9 @@ class KernelConfig(Struct, frozen=True, kw_only=True):
     """How long the members of a suspected core have to say what they wait for."""
     sweep_s: float = 1.0
     """How often everything is checked anew while anybody waits."""
+    detect_after_s: Mapping[str, float] = {}
+    """How long a wait must have stood to count in a verdict, by its kind (reply, lock, …), else by its evidence
+    (observed, reported). None named: at once; what is only reported is read twice, one heartbeat apart, in any case."""
     limits: Limits = field(default_factory=Limits)
 
 

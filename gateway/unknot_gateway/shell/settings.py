@@ -17,6 +17,10 @@ from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
 
 ENVIRONMENT_PREFIX = "UNKNOT_"
 _LISTS = frozenset({"networks"})
+_ONLY_IN_THE_FILE = frozenset({"network", "detect_after_s"})
+_KINDS = frozenset(
+    {"reply", "agent", "lock", "permits", "artifact", "task", "approval", "event", "observed", "reported"}
+)
 
 
 class BadSettings(Exception):
@@ -32,6 +36,7 @@ class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bytes_max: int | None = None
     agents_max: int | None = None
     requests_per_s: float | None = None
+    detect_after_s: dict[str, float] | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +76,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bytes_max: int = Limits().held_events_bytes_max
     agents_max: int = Limits().agents_max
     requests_per_s: float | None = None
+    detect_after_s: dict[str, float] = {}
+    """How long a wait must have stood to count in a deadlock: by kind (``lock``), else by evidence (``reported``).
+    Only in the file."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     network: dict[str, NetworkSettings] = {}
 
@@ -84,6 +92,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             disconnect_grace_s=self.disconnect_grace_s,
             probe_s=self.probe_s,
             sweep_s=self.sweep_s,
+            detect_after_s=self.detect_after_s if own.detect_after_s is None else own.detect_after_s,
             limits=self._quotas(own),
         )
 
@@ -119,7 +128,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in Settings.__struct_fields__:
         text = environment.get(ENVIRONMENT_PREFIX + name.upper())
-        if text and name != "network":
+        if text and name not in _ONLY_IN_THE_FILE:
             found[name] = text.split(",") if name in _LISTS else text
     return found
 
@@ -154,6 +163,8 @@ def _checked(settings: Settings) -> Settings:
         for name in ("messages_max", "bytes_max", "agents_max", "requests_per_s"):
             if (quota := getattr(quotas, name)) is not None and not 0 < quota < math.inf:
                 raise BadSettings(f"{name}: {quota} allows nothing; a quota is a number above 0")
+    for named in (settings.detect_after_s, *(own.detect_after_s for own in settings.network.values())):
+        _check_detection(named or {})
     if settings.system_user and not (settings.system_password or settings.system_password_file):
         raise BadSettings(
             "system_user: its password is needed, by system_password_file or UNKNOT_SYSTEM_PASSWORD"
@@ -161,3 +172,10 @@ def _checked(settings: Settings) -> Settings:
     if not -1 <= settings.port <= 65_535:
         raise BadSettings(f"port {settings.port} is none")
     return settings
+
+
+def _check_detection(after_s: Mapping[str, float]) -> None:
+    for kind, seconds in after_s.items():
+        if kind not in _KINDS or not 0 <= seconds <= limits.TIMEOUT_MAX_S:
+            kinds = ", ".join(sorted(_KINDS))
+            raise BadSettings(f"detect_after_s: {kind} = {seconds}: a kind of waits ({kinds}) and seconds")
