@@ -27,7 +27,12 @@ async def test_waits_say_who_waits_for_whom_and_what_it_hangs_on(gateway: Gatewa
         assert "elm work.do" in row
         judged = await unknot("waits", "list", "--verdicts", gateway=gateway)
         assert judged.code == 0
-        assert "goes on when its holder does" in judged.out
+        assert "CONTENTION: goes on when its holder does" in judged.out
+        assert "agents: cli CONTENTION, elm PROGRESSING" in judged.out
+        assert "cli/main CONTENTION: reply elm work.do <- elm/" in judged.out
+        both = await unknot("waits", "list", "--verdicts", "--json", gateway=gateway)
+        assert [row["target"] for row in both.json["rows"]] == ["elm"]
+        assert [one["verdict"] for one in both.json["verdicts"]["components"]] == ["CONTENTION"]
         as_json = await unknot("waits", "list", "--json", gateway=gateway)
         assert [row["target"] for row in as_json.json["rows"]] == ["elm"]
         waiting.send_signal(signal.SIGINT)
@@ -87,7 +92,8 @@ async def test_a_listed_deadlock_is_code_3_with_verdicts() -> None:
             assert (await ended(watching)).code == 3
             judged = await unknot("waits", "list", "--verdicts", gateway=gateway)
             assert judged.code == 3
-            assert judged.out.count("can never end") == 2
+            assert "DEADLOCK: can never end\n  cycle elm -> oak -> elm\n" in judged.out
+            assert judged.out.count(" DEADLOCK: reply ") == 2
             plain = await unknot("waits", "list", "--json", gateway=gateway)
             assert plain.code == 0
             assert {row["stuck"] for row in json.loads(plain.out)["rows"]} == {True}

@@ -3,8 +3,9 @@
 from tests.core.resource_stage import ResourceStage
 from tests.core.stage import Stage
 from unknot_gateway.core.limits import Limits
+from unknot_gateway.core.query import verdicts
 from unknot_gateway.core.repeats import Repeats
-from unknot_gateway.core.verdicts import WORST_FIRST, Component, Verdicts, verdicts
+from unknot_gateway.core.verdicts import WORST_FIRST, Component, Verdicts
 from unknot_schemas import bodies, resources
 from unknot_schemas.bodies import WaitCondition
 

@@ -1,12 +1,12 @@
 """``unknot waits`` and ``unknot agents``: what the gateway's api says, as a table or as JSON."""
 
 import sys
-from collections.abc import Iterable
 from typing import Any, Final
 
 import click
 
 from unknot_gateway.cli import exits, options, tables
+from unknot_gateway.cli import verdicts as shown
 
 _LIMIT: Final = 1_000
 _NO_SESSION: Final = "0"
@@ -34,26 +34,31 @@ _limit = click.option(
 
 @waits.command("list")
 @click.option(
-    "--verdicts", is_flag=True, help="Say for each wait what it hangs on, and whether it can ever end."
+    "--verdicts",
+    is_flag=True,
+    help="Say who waits for one another, the worst first, and whether it can ever end.",
 )
 @_limit
 @options.where
 def waits_list(verdicts: bool, limit: int, where: options.Where, as_json: bool) -> None:
     """List the open waits.
 
+    With --json and --verdicts the verdicts stand beside the rows.
+
     \b
-    Exit codes: 0 fine, 2 wrong usage, 3 with --verdicts: a listed wait is deadlocked,
+    Exit codes: 0 fine, 2 wrong usage, 3 with --verdicts: there is a deadlock,
                 4 no NATS server or no gateway.
     """
     answer, payload = _asked(where, "waits", limit)
+    judged, verdicts_payload = _asked(where, "verdicts", limit) if verdicts else ({}, b"")
     if as_json:
-        click.echo(payload)
+        click.echo(payload[:-1] + b',"verdicts":' + verdicts_payload + b"}" if verdicts else payload)
     else:
         tables.show(_WAIT_HEAD, [_wait(row) for row in answer["rows"]])
         if verdicts:
-            _verdicts(answer["rows"])
+            click.echo("\n".join(shown.lines(judged)))
         _rest(answer, "waits")
-    if verdicts and any(row["stuck"] for row in answer["rows"]):
+    if verdicts and shown.is_deadlocked(judged):
         sys.exit(exits.DEADLOCK)
 
 
@@ -131,14 +136,6 @@ def _agent(row: dict[str, Any]) -> tuple[str, ...]:
     heard = f"{row['heard_s']:.1f}s" if row["fresh"] else f"{row['heard_s']:.1f}s stale"
     counts = (str(row[name]) for name in ("busy", "queued", "open", "held"))
     return (row["agent"], row["session"][:8], heard, slots, *counts, row["verdict"], row["sdk"] or "-")
-
-
-def _verdicts(rows: Iterable[dict[str, Any]]) -> None:
-    for row in rows:
-        verdict = "can never end" if row["stuck"] else "goes on when its holder does"
-        if row["orphaned"]:
-            verdict = "goes on when the lease of a holder that was lost is over"
-        click.echo(f"{row['waiter']} ({row['id']}) {verdict}: {' -> '.join(row['chain']) or '-'}")
 
 
 def _rest(answer: dict[str, Any], what: str) -> None:

@@ -11,6 +11,7 @@ from unknot_gateway.core.graph import Node
 from unknot_gateway.core.graph import Wait as GraphWait
 from unknot_gateway.core.records import Leg, Message, OpenWait, Session, Wait
 from unknot_gateway.core.resources.approvals import undecided
+from unknot_gateway.core.verdicts import Judge, Verdicts
 from unknot_schemas.ids import MAIN
 
 if TYPE_CHECKING:
@@ -174,6 +175,11 @@ def graph(kernel: "Kernel", limit: int) -> GraphSteps:
 
     steps = waiting.graph.steps(id_of, limit)
     return GraphSteps(kernel.network, kernel.epoch, len(waiting.graph), waiting.graph.suspects, steps)
+
+
+def verdicts(kernel: "Kernel", now: float, limit: int) -> Verdicts:
+    """The verdicts on who waits for one another, the worst first; at most *limit* waits."""
+    return Judge(kernel, now, min(limit, kernel.tables.limits.verdict_waits)).verdicts()
 
 
 def _request_row(

@@ -96,11 +96,6 @@ class Verdicts(Struct, frozen=True):
     agents: dict[str, Verdict | Literal["IDLE"] | None]
 
 
-def verdicts(kernel: "Kernel", now: float, limit: int) -> Verdicts:
-    """The verdicts on at most *limit* waits, those that cannot end first, then the oldest."""
-    return Judge(kernel, now, min(limit, kernel.tables.limits.verdict_waits)).verdicts()
-
-
 class Judge:
     """Answers one question; good only until the next fact."""
 

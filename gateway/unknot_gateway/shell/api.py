@@ -82,7 +82,7 @@ async def served_networks(connection: Client, prefix: str) -> set[str]:
 
 
 class Api:
-    """Answers ``<prefix>.<network>.api.{waits,agents,stats,graph,approvals,approval.resolve}`` for all networks."""
+    """Answers ``<prefix>.<network>.api.<one of _READERS, or approval.resolve>`` for all networks."""
 
     def __init__(self, bus: NatsBus, owners: list[Owner], prefix: str) -> None:
         self._bus = bus
@@ -179,12 +179,17 @@ def _graph(owner: Owner, limit: int, _now: float) -> Struct:
     return query.graph(_kernel(owner), limit)
 
 
+def _verdicts(owner: Owner, limit: int, now: float) -> Struct:
+    return query.verdicts(_kernel(owner), now, limit)
+
+
 _READERS: Final[dict[str, _Read]] = {
     "waits": _waits,
     "agents": _agents,
     "stats": _stats,
     "graph": _graph,
     "approvals": _approvals,
+    "verdicts": _verdicts,
 }
 
 
