@@ -89,3 +89,26 @@ async def test_a_stop_before_the_agents_are_up_is_heard_at_once(tmp_path: Path) 
     await asyncio.wait_for(waiting.stderr.readline(), 20)  # it has tried once, and says so
     waiting.send_signal(signal.SIGTERM)
     assert (await ended(waiting)).code == 0
+
+
+async def test_the_next_process_of_the_same_instance_takes_the_place_of_the_one_before(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    (tmp_path / "team.py").write_text(TEAM)
+    command = ("run", "team:writer", "--instance", "writer-0", "--json")
+    first = await start(*command, gateway=gateway, cwd=tmp_path)
+    assert first.stdout is not None
+    await asyncio.wait_for(first.stdout.readline(), 20)
+    second = await start(*command, gateway=gateway, cwd=tmp_path)
+    assert second.stdout is not None
+    await asyncio.wait_for(second.stdout.readline(), 20)
+    replaced = await ended(first)
+    assert replaced.code == 0
+    assert "has taken the place of this one" in replaced.err
+    second.send_signal(signal.SIGTERM)
+    assert (await ended(second)).code == 0
+
+
+async def test_an_instance_without_a_name_is_code_2(tmp_path: Path) -> None:
+    tried = await ended(await start("run", "team:writer", "--instance", "", cwd=tmp_path))
+    assert (tried.code, tried.out) == (2, "")

@@ -10,6 +10,7 @@ import msgspec
 import unknot
 from tests.sim.doing import Doing, PlannedFailure
 from tests.sim.scenario import Item, Team
+from tests.sim.successors import REPLACED
 from tests.sim.truth import Node, Truth
 from tests.sim.virtual import PROCESS
 from unknot import Agent, Connection, Context, Event, WaitFailed
@@ -93,14 +94,25 @@ class Life:
 
     def _lived(self, task: asyncio.Task[None]) -> None:
         why = None if task.cancelled() else task.exception()
-        if isinstance(why, WaitFailed) and why.code == codes.SESSION_USED:
-            self.truth.figures["replaced before it was welcome"] += 1
+        by = self._replaced_by(why)
+        if by is not None:
+            fault = self.truth.successors.fault(self.process, self.me.session if self.me else "", by)
+            if fault is not None:
+                self.truth.accuse(fault)
         elif why is not None:
             self.truth.accuse(f"{self.key} failed: {why!r}")
         if self.alive:
             self.check_left()
             self.die()
             self.on_end(self)
+
+    def _replaced_by(self, why: BaseException | None) -> str | None:
+        """The session that has taken its place: it was told so, or its hello was refused."""
+        if isinstance(why, WaitFailed) and why.code == codes.SESSION_USED:
+            self.truth.figures["replaced before it was welcome"] += 1
+            return str(why.detail.get("replaced_by"))
+        ended = self.me._links.session.ended if self.me is not None else None
+        return ended.split()[1] if ended is not None and ended.endswith(REPLACED) else None
 
     def _worked(self, task: asyncio.Task[None]) -> None:
         del self.work[task]

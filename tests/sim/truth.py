@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field, json
 
+from tests.sim.successors import Successors
 from unknot import (
     Cancelled,
     DeadlockDetected,
@@ -159,6 +160,7 @@ class Truth:
         self.clock = clock
         self.violations: list[str] = []
         self.figures: Counter[str] = Counter()
+        self.successors = Successors()
         self.lives: dict[str, list[Living]] = {}
         self.requests: dict[str, Request] = {}
         self.plans: dict[str, Any] = {}

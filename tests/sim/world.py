@@ -15,6 +15,7 @@ from tests.sim.faults import Faults
 from tests.sim.lives import DriverLife, Life, ScriptLife, TeamLife
 from tests.sim.network import Letter, Line, MemoryBus, Server
 from tests.sim.scenario import Item, Scenario
+from tests.sim.successors import REPLACED
 from tests.sim.truth import Truth
 from tests.sim.virtual import PROCESS, NothingLeft, VirtualLoop, virtual_loop
 from unknot import _transport
@@ -33,8 +34,6 @@ QUIET_MAX_S = 200.0
 FORGOTTEN_S = 4_000.0
 """After that nobody needs to remember anything."""
 NETWORK = "default"
-REPLACED = "has taken the place of this one"
-"""What a client rightly logs as an error."""
 
 
 class Report(Struct):
@@ -216,6 +215,8 @@ class World:
             verb = words[4] if words[2] == "in" else ""
             if verb in ("request", "ask") and len(words) > 5 and words[5] != "cancel":
                 self.truth.sent(verb, payload)
+            elif verb == "hello":
+                self.truth.successors.greeted(PROCESS.get(), payload)
             elif verb == "wait" and words[5] == "open":
                 self.truth.sent("wait.open", payload)
         elif words[2] == "notice" and subject.endswith("deadlock_detected"):

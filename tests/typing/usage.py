@@ -48,6 +48,7 @@ class Mark(msgspec.Struct):
 reviewer = Agent("reviewer")
 writer = Agent("writer", concurrency=4)
 printer = Agent("printer", pools={"heavy": 1, "light": 8})
+binder = Agent("binder", instance="binder-0", exclusive=True)
 
 
 @reviewer.on("review")
@@ -119,7 +120,7 @@ async def from_a_script() -> Mark:
 
 
 async def from_a_loop() -> AsyncIterator[str]:
-    async with unknot.connect("loop") as me:
+    async with unknot.connect("loop", instance="loop-0", exclusive=True) as me:
         async for event in me.events():
             yield event.type
 

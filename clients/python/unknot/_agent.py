@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast, get_args
 
+from msgspec.structs import replace
+
 from unknot import _handlers
 from unknot._channel import Channel
 from unknot._connection import Connection, opened
 from unknot._context import Context, acting
 from unknot._handlers import Handler
 from unknot._login import Login
-from unknot._names import agent_name, channel_name, channel_names, topic_patterns
+from unknot._names import agent_name, channel_name, channel_names, instance_name, topic_patterns
 from unknot._serving import HandlerServer
 from unknot._session import BlockingWaits, Profile
 from unknot.errors import UnknotError
@@ -31,9 +33,13 @@ class Agent:
     slots by name, for handlers that must not wait behind the others. *reentrant*: a request whose chain already
     runs here needs no slot. *blocking_waits*: whether handlers may block on other agents: "allow", "warn" once
     where it can deadlock, "forbid"; env UNKNOT_BLOCKING_WAITS decides when it is not given.
+
+    Several processes may serve one agent side by side. *instance*: which of them this one is: the next process with
+    the same name takes its place at once, instead of when it has been silent for long. *exclusive*: this one takes the
+    place of all others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is a choice of its own, most are seldom made
         self,
         name: str,
         concurrency: int | None = 1,
@@ -44,6 +50,8 @@ class Agent:
         reentrant: bool = False,
         blocking_waits: BlockingWaits | None = None,
         heartbeat_s: float | None = None,
+        instance: str | None = None,
+        exclusive: bool = False,
     ) -> None:
         self.name = agent_name(name)
         self._slots: dict[str, int | None] = {DEFAULT_POOL: concurrency, **(pools or {})}
@@ -52,6 +60,8 @@ class Agent:
         self._reentrant = reentrant
         self._blocking_waits = waits_mode(blocking_waits)
         self._heartbeat_s = heartbeat_s
+        self._instance = instance_name(instance)
+        self._exclusive = exclusive
         self._handlers: dict[str, Handler] = {}
         self._approver: Handler | None = None
         self._running: list[Connection] = []
@@ -126,13 +136,17 @@ class Agent:
         main_runs: bool = True,
         drain_s: float = 0.0,
         login: Login | None = None,
+        instance: str | None = None,
     ) -> AsyncIterator[Connection]:
         """Serve inside this program; gives what ``connect`` gives, for the same agent.
 
         *main_runs*: whether code outside of handlers sends. *drain_s*: how long handlers may go on at the end.
-        *login*: the agent's user on the server; else UNKNOT_USER, UNKNOT_PASSWORD and so on.
+        *login*: the agent's user on the server; else UNKNOT_USER, UNKNOT_PASSWORD and so on. *instance*: instead of
+        the agent's own.
         """
         profile = self._profile(main_runs)
+        if instance is not None:
+            profile = replace(profile, instance=instance_name(instance))
         async with opened(
             profile,
             url,
@@ -159,6 +173,8 @@ class Agent:
             channels=self._channels,
             topics=self._topics,
             reentrant=self._reentrant,
+            exclusive=self._exclusive,
+            instance=self._instance,
             heartbeat_s=self._heartbeat_s,
             blocking_waits=self._blocking_waits,
         )

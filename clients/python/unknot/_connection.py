@@ -7,7 +7,7 @@ from unknot._context import Context, Links
 from unknot._event import Event
 from unknot._lifeline import Lifeline
 from unknot._login import Login
-from unknot._names import agent_name, channel_names, server_url, subjects_of, topic_patterns
+from unknot._names import agent_name, channel_names, instance_name, server_url, subjects_of, topic_patterns
 from unknot._reading import MainReader
 from unknot._receiving import Receiver, Server
 from unknot._session import Profile, Session
@@ -99,13 +99,16 @@ async def connect(  # noqa: PLR0913  each is a choice of its own, most are seldo
     timeout: float = 10.0,
     heartbeat_s: float | None = None,
     login: Login | None = None,
+    instance: str | None = None,
+    exclusive: bool = False,
 ) -> AsyncIterator[Connection]:
     """Connect a script as agent *name* (url: else UNKNOT_URL, NATS_URL, the local server).
 
     *login*: its user on the server; else UNKNOT_USER, UNKNOT_PASSWORD and so on. Refused when the server refuses it.
 
     It is one serial main that may read ``events()``; ``serves=False`` says that it never does: requests to it are
-    refused. Unreachable when no server or no gateway answers in *timeout* seconds.
+    refused. *instance*: the next one with the same name takes its place at once; *exclusive*: this one takes the
+    place of all others of the agent. Unreachable when no server or no gateway answers in *timeout* seconds.
     """
     profile = Profile(
         agent=agent_name(name),
@@ -113,6 +116,8 @@ async def connect(  # noqa: PLR0913  each is a choice of its own, most are seldo
         channels=channel_names(channels),
         topics=topic_patterns(topics),
         heartbeat_s=heartbeat_s,
+        instance=instance_name(instance),
+        exclusive=exclusive,
         blocking_waits="allow",
     )
     async with opened(profile, url, network, timeout, MainReader, login=login) as me:

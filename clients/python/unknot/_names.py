@@ -8,6 +8,7 @@ from unknot_schemas.ids import agent_id, is_id, is_pattern
 from unknot_schemas.limits import CHANNELS_MAX
 from unknot_schemas.subjects import DEFAULT_NETWORK, DEFAULT_PREFIX
 
+INSTANCE_CHARS_MAX = 128
 DEFAULT_URL = "nats://127.0.0.1:4222"
 
 
@@ -39,6 +40,13 @@ def topic_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
         if not is_pattern(pattern):
             raise ValueError(f"{pattern!r} is no event type or pattern: lower-case dotted words, * and >")
     return tuple(patterns)
+
+
+def instance_name(name: str | None) -> str | None:
+    """*name*; ValueError for an empty one: all processes that have it would replace one another."""
+    if name is not None and not (name and len(name) <= INSTANCE_CHARS_MAX):
+        raise ValueError(f"an instance has a name of 1 to {INSTANCE_CHARS_MAX} characters; got {name!r}")
+    return name
 
 
 def subjects_of(network: str | None) -> Subjects:

@@ -27,15 +27,16 @@ def run(
     drain_s: float = DRAIN_S,
     on_up: Callable[[], None] | None = None,
     login: Login | None = None,
+    instance: str | None = None,
 ) -> None:
     """Run *agents* until SIGTERM or Ctrl-C: then no new work, *drain_s* seconds for what is running, goodbye.
 
     *on_up* is called once all are up. Unreachable when no server or gateway answers within *timeout* seconds at the
     start; afterwards the connection comes back by itself. Returns, too, when another session takes an agent's place.
     *login*: of each agent; ``{agent}`` in the name of a file stands for its name. Refused when the server lets one
-    of them in no more.
+    of them in no more. *instance*: of each agent, instead of its own.
     """
-    asyncio.run(_until_signal(_Agents(agents, url, network, timeout, drain_s, on_up, login)))
+    asyncio.run(_until_signal(_Agents(agents, url, network, timeout, drain_s, on_up, login, instance)))
 
 
 class _Agents(NamedTuple):
@@ -46,6 +47,7 @@ class _Agents(NamedTuple):
     drain_s: float
     on_up: Callable[[], None] | None
     login: Login | None
+    instance: str | None
 
     async def serve(self, stop: asyncio.Event, up: asyncio.Event) -> None:
         """Serve until *stop*, or until a session is over for good."""
@@ -59,6 +61,7 @@ class _Agents(NamedTuple):
                     main_runs=False,
                     drain_s=self.drain_s,
                     login=self.login,
+                    instance=self.instance,
                 )
                 me = await stack.enter_async_context(running)
                 running_as.append(me)

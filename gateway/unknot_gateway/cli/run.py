@@ -26,8 +26,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds to wait for the NATS server and the gateway.",
 )
+@click.option(
+    "--instance",
+    metavar="NAME",
+    help="Which of several processes this one is: the next one with that name takes its place at once.",
+)
 @options.where
-def run(names: tuple[str, ...], patience_s: float, where: options.Where, as_json: bool) -> None:
+def run(
+    names: tuple[str, ...], patience_s: float, instance: str | None, where: options.Where, as_json: bool
+) -> None:
     """Run agents: MODULE is imported from the current folder, AGENT is what it calls an unknot.Agent.
 
     Prints one line on stdout when all are up; logs go to stderr. After SIGTERM or Ctrl-C nothing new comes, and what is
@@ -43,6 +50,8 @@ def run(names: tuple[str, ...], patience_s: float, where: options.Where, as_json
     import unknot
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if instance is not None and not instance:
+        raise click.UsageError("--instance needs a name: all processes without one would replace one another")
     sys.path.insert(0, str(Path.cwd()))
     agents = [_agent(name) for name in names]
     if len({agent.name for agent in agents}) != len(agents):
@@ -70,6 +79,7 @@ def run(names: tuple[str, ...], patience_s: float, where: options.Where, as_json
             timeout=patience_s,
             on_up=on_up,
             login=where.login,
+            instance=instance,
         )
     except unknot.BadLogin as bad:
         raise exits.BadFile(str(bad)) from bad

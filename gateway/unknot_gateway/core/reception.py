@@ -48,16 +48,8 @@ class Reception:
         """A session begins, changes its pools, or goes on after an epoch change."""
         fault = fault_of(hello)
         known = self._t.sessions.find(name, hello.session)
-        agent = self._t.sessions.agents.get(name)
         if fault is None and known is None:
-            if self._t.sessions.is_used(hello.session):
-                fault = bodies.Error(errors.SESSION_USED, "this session token has been used: make a new one")
-            elif agent is not None and len(agent.sessions) >= self._t.limits.sessions_max:
-                fault = bodies.Error(
-                    errors.OVER_LIMIT, f"{name!r} has too many live sessions", _retry(self._t)
-                )
-            elif agent is None and self._t.sessions.is_full():
-                fault = bodies.Error(errors.OVER_LIMIT, "too many agents are known", _retry(self._t))
+            fault = self._not_welcome(name, hello)
         if fault is not None:
             self._t.refuse(reply_to, None, fault.code, fault.message, **(fault.detail or {}))
             return
@@ -75,14 +67,29 @@ class Reception:
         if session.channels:
             self._intake.joined(session.agent, session.channels, now)
 
+    def _not_welcome(self, name: AgentId, hello: bodies.Hello) -> bodies.Error | None:
+        """Why no session of *name* can begin, or go on, with *hello*; None if one can."""
+        sessions = self._t.sessions
+        agent, is_used = sessions.agents.get(name), sessions.is_used(hello.session)
+        by = sessions.successor(name, hello)
+        if by is not None:
+            if not is_used:
+                self._t.count("sessions.replaced")
+            sessions.replace(name, hello.session, by)
+            return bodies.Error(
+                errors.SESSION_USED, f"session {by} has taken the place of this one", {"replaced_by": by}
+            )
+        if is_used:
+            return bodies.Error(errors.SESSION_USED, "this session token has been used: make a new one")
+        if agent is not None and len(agent.sessions) >= self._t.limits.sessions_max:
+            return bodies.Error(errors.OVER_LIMIT, f"{name!r} has too many live sessions", _retry(self._t))
+        if agent is None and sessions.is_full():
+            return bodies.Error(errors.OVER_LIMIT, "too many agents are known", _retry(self._t))
+        return None
+
     def _begin(self, name: AgentId, hello: bodies.Hello, now: float) -> Session:
         agent = self._t.sessions.agent(name)
-        replaced = [
-            old
-            for old in agent.sessions.values()
-            if hello.exclusive
-            or (hello.instance is not None and old.hello is not None and old.hello.instance == hello.instance)
-        ]
+        replaced = self._t.sessions.replaced_by(hello, agent)
         session = self._t.sessions.open(agent, hello, now)
         self._t.messages.remember_for(session.heartbeat_s)
         self._t.waiting.pools_added(session.pools)
@@ -92,6 +99,7 @@ class Reception:
             self._resources.locks.resumed(session, hello.holds or (), now)
         for old in replaced:
             self._t.count("sessions.replaced")
+            self._t.sessions.replace(name, old.id, session.id)
             body = bodies.Replaced(old.id, session.id)
             self._t.out.append(SendControl(name, old.id, CONTROL_REPLACED, body))
             self.end(old, now, "its session was replaced")

@@ -2,11 +2,21 @@
 
 from collections import OrderedDict
 
+from msgspec import Struct
+
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.records import Agent, Pool, Session
 from unknot_schemas import bodies
 from unknot_schemas.ids import NO_SESSION, AgentId, SessionId, matches
 from unknot_schemas.limits import HEARTBEAT_DEFAULT_S, HEARTBEAT_MAX_S, HEARTBEAT_MIN_S
+
+
+class _Used(Struct, gc=False):
+    """A token that names, or has named, a session of *agent*. *by*: the session that has taken its place."""
+
+    agent: AgentId
+    generation: int
+    by: SessionId | None = None
 
 
 class SessionTable:
@@ -17,7 +27,7 @@ class SessionTable:
         self.agents: dict[AgentId, Agent] = {}
         self._said_hello: OrderedDict[AgentId, None] = OrderedDict()
         """Agents that are not there now, but were."""
-        self._used: OrderedDict[SessionId, None] = OrderedDict()
+        self._used: OrderedDict[SessionId, _Used] = OrderedDict()
         self._generations = 0
 
     def agent(self, name: AgentId) -> Agent:
@@ -56,6 +66,39 @@ class SessionTable:
         """Whether the token has named a session before, of whichever agent."""
         return SessionId(token) in self._used
 
+    def successor(self, name: AgentId, hello: bodies.Hello) -> SessionId | None:
+        """The session that has taken the place of the one that says *hello* and is not live; None if none has.
+
+        Younger is what began in this epoch after it; of two that only resumed nobody can know.
+        """
+        used = self._used.get(SessionId(hello.session))
+        if used is not None and (used.agent != name or used.by is not None):
+            return used.by if used.agent == name else None
+        agent = self.agents.get(name)
+        if agent is None or (used is None and not hello.resume):
+            return None
+        generation = used.generation if used is not None else 0
+        for other in agent.sessions.values():
+            if other.resumed or other.generation < generation or other.hello is None:
+                continue
+            if other.hello.exclusive or _is_same_instance(other.hello, hello):
+                return other.id
+        return None
+
+    def replaced_by(self, hello: bodies.Hello, agent: Agent) -> list[Session]:
+        """The live sessions of *agent* whose place the one that says *hello* for the first time takes."""
+        return [
+            old
+            for old in agent.sessions.values()
+            if (hello.exclusive or (old.hello is not None and _is_same_instance(old.hello, hello)))
+            and (old.resumed or not hello.resume)
+        ]
+
+    def replace(self, name: AgentId, token: str, by: SessionId) -> None:
+        """Session *by* has taken the place of the one with *token*, which never comes back."""
+        used = self._used.get(SessionId(token))
+        self._use(SessionId(token), _Used(name, used.generation if used is not None else 0, by))
+
     def open(self, agent: Agent, hello: bodies.Hello, now: float) -> Session:
         """Enter a new live session of *agent*."""
         session = self._new(agent, SessionId(hello.session), now, said_hello=True)
@@ -64,9 +107,7 @@ class SessionTable:
         session.pools = pools_of(session, hello)
         agent.said_hello = True
         agent.sessions[session.id] = session
-        self._used[session.id] = None
-        while len(self._used) > self._limits.tokens_max:
-            self._used.popitem(last=False)
+        self._use(session.id, _Used(agent.id, session.generation))
         return session
 
     def describe(self, session: Session, hello: bodies.Hello) -> None:
@@ -110,9 +151,18 @@ class SessionTable:
         ]
         return sorted(found, key=lambda agent: agent.id)
 
+    def _use(self, token: SessionId, used: _Used) -> None:
+        self._used[token] = used
+        while len(self._used) > self._limits.tokens_max:
+            self._used.popitem(last=False)
+
     def _new(self, agent: Agent, token: SessionId, now: float, *, said_hello: bool) -> Session:
         self._generations += 1
         return Session(agent, agent.id, token, self._generations, said_hello, now, HEARTBEAT_DEFAULT_S)
+
+
+def _is_same_instance(one: bodies.Hello, other: bodies.Hello) -> bool:
+    return one.instance is not None and one.instance == other.instance
 
 
 def pools_of(session: Session, hello: bodies.Hello) -> tuple[Pool, ...]:
