@@ -114,6 +114,17 @@ def test_an_agent_that_comes_back_does_not_hold_what_its_dead_self_held() -> Non
     assert ("10:00:04Z", "Incident") in kinds(replay(*lines, again))
 
 
+@pytest.mark.parametrize("is_held_first", [True, False])
+def test_what_is_owned_in_the_instant_of_a_return_is_the_new_lifes(is_held_first: bool) -> None:
+    held, back = (
+        {"at": "10:00:02Z", "holds": {"agent": "A", "lock": "l"}},
+        waits("A", "10:00:02Z", "agent", "B"),
+    )
+    both = [held, back] if is_held_first else [back, held]
+    lines = [{"at": "10:00:00Z", "gone": {"agent": "A"}}, waits("B", "10:00:01Z", "lock", "l"), *both]
+    assert ("10:00:02Z", "Incident") in kinds(replay(*lines))
+
+
 def test_who_waits_for_an_agent_waits_for_its_next_life() -> None:
     lines = [
         waits("B", "10:00:00Z", "agent", "A"),

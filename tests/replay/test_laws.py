@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.oracle.examples import share
 from tests.replay.naive import Truth
-from unknot_gateway.replay import Dissolved, Incident, Orphaned, Replay
+from unknot_gateway.replay import Cured, Dissolved, Incident, Orphaned, Replay
 from unknot_gateway.replay.times import SECOND
 
 AGENTS, RUNS = st.sampled_from("ABCD"), st.sampled_from(["r1", "r1", "r1", "r2"])
@@ -100,13 +100,23 @@ def test_at_each_instant_an_incident_stands_iff_somebody_is_stuck(
 
 @share(0.1)
 @given(recording=recordings)
-def test_who_is_orphaned_is_stuck_only_behind_the_lost(recording: list[dict[str, Any]]) -> None:
-    for found in replayed(recording):
-        if isinstance(found, Orphaned):
-            truth = Truth(recording, found.at // SECOND)
-            execution = found.edge.agent, truth.lives[found.edge.agent], found.edge.run
-            assert execution in truth.stuck(lost_go_on=False) - truth.stuck()
-            assert any(agent == found.gone for agent, _ in truth.lost)
+def test_at_each_instant_who_is_stuck_only_behind_the_lost_is_orphaned(
+    recording: list[dict[str, Any]],
+) -> None:
+    findings = replayed(recording)
+    assert all(each.gone == each.chain[-1] for each in findings if isinstance(each, Orphaned))
+    for at in range(0, max(line["at"] for line in recording) + 1, 5):
+        truth = Truth(recording, at)
+        stuck = truth.stuck(lost_go_on=False) - truth.stuck()
+        assert orphaned_after(findings, at) == {(agent, run) for agent, _, run in stuck}
+
+
+def orphaned_after(findings: list[Any], at: int) -> set[tuple[str, str]]:
+    found: dict[tuple[str, str], bool] = {}
+    for each in findings:
+        if isinstance(each, Orphaned | Cured) and each.at <= at * SECOND:
+            found[each.edge.agent, each.edge.run] = isinstance(each, Orphaned)
+    return {execution for execution, is_orphaned in found.items() if is_orphaned}
 
 
 @share(0.1)
