@@ -365,6 +365,30 @@ def test_what_is_reported_goes_with_its_session(stage: ResourceStage, kind: str)
     assert stage.leftovers() == {}
 
 
+@pytest.mark.parametrize("end", ["bye", "lost"])
+def test_what_somebody_said_of_others_goes_with_whoever_said_it(end: str) -> None:
+    stage = ResourceStage(session_loss_s=5.0)
+    stage.join("cedar", heartbeat_s=1.0)
+    stage.join("ash", "birch", heartbeat_s=60.0)
+    report(stage, "cedar", "lock", "birch")
+    stage.wait("ash", "w1", outside("lock"))
+    stage.request("birch", "ash", "r1", session=stage.sessions["birch"], timeout_s=3000.0)
+    assert stage.stuck == {"ash", "birch"}
+    if end == "bye":
+        stage.bye("cedar")
+    else:
+        stage.pass_time(8)
+    assert stage.stuck == set()
+
+
+def test_what_is_reported_of_an_agent_without_hello_goes_with_its_stand_in(stage: ResourceStage) -> None:
+    stage.request("oak", "ash", "e1", verb="send")
+    report(stage, "ash", "lock", "oak")
+    assert stage.kernel.tables.resources.holders.reports == 1
+    stage.pass_time(130)
+    assert stage.kernel.tables.resources.holders.reports == 0
+
+
 def test_an_artifact_that_was_published_has_no_reported_producers_left(stage: ResourceStage) -> None:
     report(stage, "ash", "artifact", "birch")
     stage.publish("birch", "page")

@@ -233,6 +233,7 @@ class Reception:
             self._t.deadlines.set("idle", zero, max(idle_at, now + 1.0))
             return
         self._groups.end_session(zero)
+        self._resources.session_ended(zero, now, said_bye=True)
         self._t.waiting.end_session(zero)
         self._t.sessions.close(zero)
 

@@ -89,6 +89,8 @@ class Door:
 
     def session_ended(self, session: Session, now: float, *, said_bye: bool) -> None:
         """*session* is over. One that was lost keeps what it holds until its leases lapse: it may still run."""
+        for report in self._t.resources.holders.of_others(session):
+            self._end(report)
         for tie in self._t.resources.ties.of_session(session):
             if said_bye or isinstance(tie, Production):
                 self._end(tie)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from unknot_gateway.core.deadlines import Deadlines
 from unknot_gateway.core.graph import OUTSIDE, Artifact, Condition, Resource, artifact, resource
 from unknot_gateway.core.limits import Limits
-from unknot_gateway.core.records import Strand
+from unknot_gateway.core.records import Session, Strand
 from unknot_gateway.core.resources.artifacts import Artifacts
 from unknot_gateway.core.resources.ties import Tie, Ties
 from unknot_gateway.core.waiting import Waiting
@@ -40,6 +40,8 @@ class Report(Tie, eq=False):
 
     thing: Thing
     units: int
+    by: Session
+    """Who said it last."""
 
 
 class Holders:
@@ -55,6 +57,8 @@ class Holders:
         self._ties = ties
         self._things: dict[ThingKey, Thing] = {}
         self._revisions = 0
+        self._said: dict[Session, dict[Report, None]] = {}
+        """By the session that said it."""
         self.reports = 0
 
     def __len__(self) -> int:
@@ -75,17 +79,26 @@ class Holders:
     # -- reports
 
     def set(
-        self, key: ThingKey, strand: Strand, units: int, capacity: int | None, until: float | None
+        self,
+        by: Session,
+        key: ThingKey,
+        strand: Strand,
+        units: int,
+        capacity: int | None,
+        until: float | None,
     ) -> None:
-        """*strand* holds *units* of it, or can do it, until *until* at the latest."""
+        """*by* says that *strand* holds *units* of it, or can do it, until *until* at the latest."""
         thing = self._need(key)
         if capacity is not None and key[0] == "permits":
             self._resize(thing, capacity)
         known = thing.reports.get(strand)
         if known is None:
             self.reports += 1
-            known = thing.reports[strand] = Report(strand, thing, 0)
+            known = thing.reports[strand] = Report(strand, thing, 0, by)
             self._ties.add(known)
+        self._unsay(known)
+        known.by = by
+        self._said.setdefault(by, {})[known] = None
         self._enter(known, units)
         self._changed(thing)
         if until is None:
@@ -102,6 +115,7 @@ class Holders:
         """It is so no more."""
         thing, node = report.thing, report.strand.node
         self.reports -= 1
+        self._unsay(report)
         del thing.reports[report.strand]
         if thing.units is not None:
             self._waiting.graph.release(thing.units, node, report.units)
@@ -113,6 +127,16 @@ class Holders:
         self._ties.drop(report)
         self._changed(thing)
         self._forget_if_over(thing)
+
+    def of_others(self, by: Session) -> list[Report]:
+        """What *by* has said of other sessions."""
+        return [report for report in self._said.get(by, ()) if report.strand.session is not by]
+
+    def _unsay(self, report: Report) -> None:
+        said = self._said.get(report.by, {})
+        said.pop(report, None)
+        if not said:
+            self._said.pop(report.by, None)
 
     def _enter(self, report: Report, units: int) -> None:
         thing, node, graph = report.thing, report.strand.node, self._waiting.graph

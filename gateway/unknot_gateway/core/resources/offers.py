@@ -100,7 +100,7 @@ class Offers:
                 self._t.count("holders.unresolved")
             else:
                 until = now + until_s if until_s is not None and until_s > 0 else None
-                self._holders.set((body.kind, body.id), strand, body.units, body.capacity, until)
+                self._holders.set(session, (body.kind, body.id), strand, body.units, body.capacity, until)
             self._t.receipt(reply_to, bodies.Receipt(True, body.id))
 
     def clear(self, session: Session, body: resources.HolderClear, reply_to: str | None) -> None:
