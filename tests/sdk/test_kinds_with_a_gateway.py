@@ -1,12 +1,14 @@
 """Waits of all kinds against the real gateway: what users do."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
 import unknot
@@ -221,6 +223,35 @@ async def test_a_reason_comes_with_a_no_and_a_stranger_may_not_decide(house: Gat
         assert caught.value.reason == "too early"
         with pytest.raises(unknot.Refused):
             await boss.resolve_approval(event, True)
+
+
+async def test_a_person_approves_by_the_api(house: Gateway) -> None:
+    async with mains(house, "a") as (me,):
+        client = await nats.connect(house.nats)
+        try:
+            for decision in ("approved", "denied"):
+                asking = asyncio.create_task(me.approval("human:eva", {"sum": 9}, timeout=HANG_S))
+                id = await _asked_of_people(client, house.network)
+                body = json.dumps({"id": id, "decision": decision, "reason": "so"}).encode()
+                await client.request(f"unknot.{house.network}.api.approval.resolve", body, timeout=5)
+                if decision == "approved":
+                    assert await asking is True
+                else:
+                    with pytest.raises(unknot.Denied) as caught:
+                        await asking
+                    assert caught.value.reason == "so"
+        finally:
+            await client.close()
+
+
+async def _asked_of_people(client: Any, network: str) -> str:
+    """The id of the only open approval."""
+    async with asyncio.timeout(5):
+        while True:
+            answer = await client.request(f"unknot.{network}.api.approvals", b"{}", timeout=5)
+            rows = json.loads(answer.data)["rows"]
+            if rows:
+                return str(rows[0]["id"])
 
 
 # ---------------------------------------------------------------------- mixes, cycles

@@ -10,7 +10,7 @@ import pytest
 import unknot
 from tests.sdk.fake import Fake, Seen
 from tests.sdk.test_no_leaks import cancelled_at, leftovers
-from unknot import Agent, Connection, Context, Lease
+from unknot import Agent, Connection, Context, Lease, _leases, _serving
 
 STALE = {"ok": False, "error": {"code": "stale_token", "message": "an old one"}}
 NOT_HELD = {"ok": False, "error": {"code": "not_held", "message": "nothing is held"}}
@@ -350,3 +350,41 @@ async def test_whoever_takes_writes_may_ask_for_a_token(fake: Fake) -> None:
         assert (await fake.next("lock.check")).body["resource"] == "page"
         fake.answers["lock.check"] = STALE
         assert not await me.is_current("page", 5)
+
+
+# ---------------------------------------------------------------------- bounds
+
+
+async def test_a_session_holds_no_more_than_its_heartbeats_can_name(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_leases, "HOLDS_MAX", 2)
+    async with unknot.connect("birch") as me:
+        kept = [await held(fake, me, str(number)) for number in range(2)]
+        with pytest.raises(unknot.OverLimit):
+            await me.lock("one more").__aenter__()
+        assert me._links.session.pending.is_full(1) is False
+        kept.pop()[0].release()
+        kept.append(await held(fake, me, "one more"))
+        monkeypatch.setattr(_leases, "NAMED_CHARS_MAX", 5)
+        assert "holds" not in await beat(fake, me)  # says nothing of holds: nothing is taken for given back
+
+
+async def test_decisions_that_are_being_made_are_bounded(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_serving, "BROADCASTS_MAX", 2)
+    elm = Agent("elm")
+    go_on = asyncio.Event()
+
+    @elm.on_approval
+    async def decide(data: object) -> bool:
+        await go_on.wait()
+        return True
+
+    async with elm.running() as me:
+        for number in range(4):
+            asked = {"id": f"w{number}", "by": "birch", "from": "elm", "deadline_in_s": 9.0}
+            await fake.control("elm", "approval.requested", asked)
+        await fake.settled()
+        assert me.counters["slow_consumer"] == 2
+        go_on.set()
+        assert {(await fake.next("approval.resolve")).id for _ in range(2)} == {"w0", "w1"}
