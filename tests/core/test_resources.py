@@ -207,6 +207,21 @@ def test_what_is_held_and_waited_for_is_bounded(bound: dict[str, int]) -> None:
     assert stage.kinds()["w3"] == "over_limit"
 
 
+def test_many_grants_at_once_are_made_in_slices() -> None:
+    stage = ResourceStage(limits=Limits(grants_max=2))
+    stage.join("ash", concurrency=10)
+    stage.declare("gpu", 5)
+    stage.lock("ash", "w0", "gpu*5", execution="e0")
+    for number in range(1, 6):
+        stage.lock("ash", f"w{number}", "gpu*1", execution=f"e{number}")
+    stage.clear()
+    stage.release("ash", "w0")
+    assert list(stage.kinds()) == ["w1", "w2"]
+    assert stage.kernel.next_wakeup_at() == 0.0, "the rest follows between messages"
+    stage.pass_time(0.001)
+    assert list(stage.kinds()) == ["w1", "w2", "w3", "w4", "w5"]
+
+
 # ---- tokens, renewal, release, lapse
 
 

@@ -132,17 +132,18 @@ class Kernel:
             self.reception.end_reconciliation(now)
 
     def _follow_up(self, now: float) -> bool:
-        """Grants, verdicts and ends that the fact brings about; whether they may have brought about more."""
+        """Grants, verdicts and ends that the fact brings about; whether they have brought about more to do now."""
         tables = self.tables
+        may_go_on = True
         if tables.resources.is_stirred:
-            self.resources.run(now)
+            may_go_on = self.resources.run(now)
         if tables.waiting.is_touched:
             tables.waiting.is_touched = False
             self.detector.look(now)
             self._arm_sweep(now)
         if self.reception.draining:
             self.reception.end_drained(now)
-        return tables.resources.is_stirred
+        return may_go_on and tables.resources.is_stirred
 
     def next_wakeup_at(self) -> float | None:
         """When TimePassed is due; None if nothing is. One in the past: there is work left, come back soon."""

@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Open approvals: more than people can decide."""
     reports_max: int = 100_000
     """Reports of who holds or can do something outside."""
-    grants_max: int = 500
+    grants_max: int = 100
     """Waits that are ended in one slice by what they waited for; the others follow between messages."""
     incidents_max: int = 1_024
     """Incidents being probed at once; further suspicions wait for the sweep."""

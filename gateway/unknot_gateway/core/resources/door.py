@@ -76,16 +76,17 @@ class Door:
             case _:
                 assert_never(body)
 
-    def run(self, now: float) -> None:
-        """What executions that have ended still had is over; then what is free is given out."""
+    def run(self, now: float) -> bool:
+        """What executions that have ended still had is over; then what is free is given out. False: not all of it."""
         ties = self._t.resources.ties
         while ties.ended:
             for tie in ties.of_execution(*ties.ended.pop()):
                 self._end(tie)
-        self.granting.run(now)
+        is_done = self.granting.run(now)
         unshown = self._t.resources.approvals.unshown
         while unshown:
             self.deciding.show(unshown.pop(0), now)
+        return is_done
 
     def session_ended(self, session: Session, now: float, *, said_bye: bool) -> None:
         """*session* is over. One that was lost keeps what it holds until its leases lapse: it may still run."""

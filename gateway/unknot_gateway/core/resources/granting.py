@@ -20,8 +20,8 @@ class Granting:
         self._t = tables
         self._openwaits = openwaits
 
-    def run(self, now: float) -> None:
-        """Give out what is free, in slices: what is left over stays touched. Nothing while reconciling."""
+    def run(self, now: float) -> bool:
+        """Give out what is free, nothing while reconciling; False: a slice is over, and what is left stays touched."""
         resources = self._t.resources
         left = self._t.limits.grants_max
         while resources.is_touched and left > 0 and not self._t.is_reconciling:
@@ -33,6 +33,7 @@ class Granting:
             wait = next(iter(resources.touched))
             del resources.touched[wait]
             left -= self._look(wait, now)
+        return left > 0
 
     def _look(self, wait: OpenWait, now: float) -> bool:
         """Whether *wait* is over: its need is reached, or can never be."""
