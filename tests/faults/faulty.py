@@ -95,7 +95,9 @@ class FaultyBus(NatsBus):
     async def publish(self, messages: Iterable[Message]) -> None:
         """As NatsBus, one by one."""
         for message in messages:
-            assert isinstance(message, Kinded)
+            if not isinstance(message, Kinded):  # what the gateway says of itself is no effect of the kernel
+                await super().publish([message])
+                continue
             plan = self._plan
             if self._loses(message.kind, plan.lose_out):
                 continue

@@ -136,6 +136,11 @@ class House:
         """Whether it has ended."""
         return self.code is not None
 
+    @property
+    def log(self) -> str:
+        """What its gateways have written to stderr."""
+        return self._log.read_text()
+
     def plan(self, **plan: Any) -> None:
         """Have the next gateway follow *plan* (faulty.Plan) from its start."""
         part = self._faults.with_suffix(".part")

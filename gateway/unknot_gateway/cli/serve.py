@@ -77,6 +77,7 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, login: "Log
     from unknot_gateway.shell.embedded import ServerFailed
     from unknot_gateway.shell.serving import AlreadyServed, Ready
     from unknot_gateway.shell.serving import serve as serve_gateway
+    from unknot_gateway.shell.succession import Superseded
     from unknot_schemas.ids import GATEWAY
 
     flags["networks"] = list(flags["networks"]) or None
@@ -103,7 +104,7 @@ def serve(config: str | None, ready_file: str | None, as_json: bool, login: "Log
         raise exits.NobodyThere(str(error)) from error
     except (BadUsers, BadLogin) as bad:
         raise exits.BadFile(str(bad)) from bad
-    except (ServerFailed, AlreadyServed, AlreadyPresent) as error:
+    except (ServerFailed, AlreadyServed, Superseded, AlreadyPresent) as error:
         raise exits.Failure(str(error)) from error
 
 

@@ -116,6 +116,8 @@ class NatsBus:
         self.counters: Counter[str] = Counter()
         self.connection = _Client()
         self.on_rebuilt: Callable[[Client], Awaitable[None]] | None = None
+        self.on_back: Callable[[], Awaitable[None]] | None = None
+        """Called when it speaks to a server again, over the old connection or a new one. It must not raise."""
         self._name = name
         self._login = login
         self._connecting = False
@@ -191,7 +193,7 @@ class NatsBus:
         try:
             async with asyncio.timeout(DRAIN_S):
                 await asyncio.gather(*drains)
-                await self.barrier()  # nats-py's PING has passed its UNSUB: until now the server went on sending
+                await self.barrier()  # nats-py's PING passes its UNSUB: until now the server went on sending
         except _FAILURES as error:
             self._count("drains_failed", error)
 
@@ -272,6 +274,7 @@ class NatsBus:
             else:
                 self.counters["connections_rebuilt"] += 1
                 log.info("connected to NATS again", url=self.url)
+                await self._is_back()
                 return
 
     # A callback that raises stops nats-py's reconnection: these only count, and log.
@@ -291,6 +294,11 @@ class NatsBus:
     async def _on_reconnected(self) -> None:
         self.counters["reconnects"] += 1
         log.info("reconnected to NATS", url=self.url)
+        await self._is_back()
+
+    async def _is_back(self) -> None:
+        if self.on_back is not None:
+            await self.on_back()
 
     async def _on_closed(self) -> None:
         self._closed.set()

@@ -109,6 +109,7 @@ class Owner:
         self._clock = self._hearing.now
         self.inbox = Inbox(ingress.root, rate, clock)
         self._wake = asyncio.Event()
+        self._halted = False
         self._stopping = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -156,6 +157,8 @@ class Owner:
         while not self._stopped:
             await self._wake.wait()
             self._wake.clear()
+            if self._halted:
+                break
             try:
                 await self._turn()
             except Exception:  # the one supervisor: one bad message must not end the gateway
@@ -171,6 +174,11 @@ class Owner:
     def stop(self) -> None:
         """Have ``run`` handle all that has come, end every open wait, and return. Nothing may come after it."""
         self._stopping = True
+        self._wake.set()
+
+    def halt(self) -> None:
+        """Handle nothing more and send nothing more, at once: somebody else owns this network."""
+        self._halted = self._stopped = True
         self._wake.set()
 
     async def _turn(self) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from secrets import token_hex
 from urllib.parse import urlsplit
 
 import structlog
@@ -25,6 +26,7 @@ from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import DRAIN_S, GC_NEW_OBJECTS
 from unknot_gateway.shell.loop import Owner
 from unknot_gateway.shell.settings import Settings
+from unknot_gateway.shell.succession import Serves, Succession
 from unknot_schemas.subjects import Subjects
 
 log = structlog.get_logger()
@@ -55,7 +57,7 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. *login*, *system_login*: to the server of ``settings.nats``.
 
-    Raises ServerFailed, NotReachable, AlreadyServed, BadUsers, AlreadyPresent.
+    Raises ServerFailed, NotReachable, AlreadyServed, Superseded, BadUsers, AlreadyPresent.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -112,11 +114,12 @@ async def _serve(
         _keep_to_channels(access, owners)
         tasks.append(asyncio.create_task(access.keep(server), name="users"))
     api = Api(bus, owners, settings.prefix)
+    succession = Succession(bus, owners, settings.prefix, Serves(epoch, token_hex(8)))
+    tasks.append(asyncio.create_task(succession.ended(), name="succession"))
     try:
         await _refuse_a_second(bus, settings)
         async with telling(url, system_login, owners, settings.connect_s):
-            for owner in owners:
-                await bus.listen(Subjects(owner.kernel.network, settings.prefix).inbound, owner.put)
+            await _take_in(bus, owners, succession, settings.prefix)
             await api.start()
             await bus.barrier()
             await warn_of_captures(bus.connection, settings)
@@ -126,10 +129,20 @@ async def _serve(
             await _until_stopped(stop, tasks, server)
         await _drain(bus, api, owners, running)
     finally:
+        succession.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await bus.close()
+
+
+async def _take_in(bus: NatsBus, owners: list[Owner], succession: Succession, prefix: str) -> None:
+    """Say that this gateway serves, before it hears anybody and after: of two that start together one hears it."""
+    await succession.tell()
+    for owner in owners:
+        await bus.listen(Subjects(owner.kernel.network, prefix).inbound, succession.gate(owner))
+    await succession.tell()
+    bus.on_back = succession.tell
 
 
 async def _opened(bus: NatsBus, patience_s: float, stop: asyncio.Event) -> bool:
