@@ -55,6 +55,26 @@ async def test_a_name_that_was_only_asked_for_is_no_agent(gateway: Gateway) -> N
     assert "nobody" not in listed.out
 
 
+async def test_holds_say_who_holds_what(gateway: Gateway) -> None:
+    async with agent(gateway, "elm", say_nothing) as elm:
+        wanted = [{"id": "page"}, {"id": "db"}]
+        asked = json.dumps({"id": "h1", "session": elm.session, "resources": wanted}).encode()
+        await elm.raw.request(elm.subjects.verb("elm", "lock.acquire"), asked, timeout=10)
+        listed = await unknot("holds", "list", gateway=gateway)
+        assert listed.code == 0
+        head, *rows = listed.out.splitlines()
+        assert head.split()[:4] == ["HELD", "BY", "EXECUTION", "KIND"]
+        assert [row.split()[:4] for row in rows] == [
+            ["elm", "main", "lock", "page"],
+            ["elm", "main", "lock", "db"],
+        ]
+        as_json = await unknot("holds", "list", "--json", gateway=gateway)
+        assert [(row["target"], row["is_lost"]) for row in as_json.json["rows"]] == [
+            ("page", False),
+            ("db", False),
+        ]
+
+
 async def ask_each_other(agent: RawAgent, event: Any) -> None:
     await agent.request("oak" if agent.name == "elm" else "elm", execution=event["id"])
 

@@ -23,6 +23,7 @@ VERBS = [
     ["graph", "check"],
     ["graph", "export"],
     ["graph", "replay"],
+    ["holds", "list"],
     ["request"],
     ["run"],
     ["send"],

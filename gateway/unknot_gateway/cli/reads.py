@@ -23,6 +23,11 @@ def agents() -> None:
     """Which agents live, and what they do."""
 
 
+@click.group()
+def holds() -> None:
+    """Who holds which lock or permits, and since when."""
+
+
 _limit = click.option(
     "--limit",
     type=click.IntRange(1, 5_000),
@@ -79,6 +84,23 @@ def agents_list(limit: int, where: options.Where, as_json: bool) -> None:
     _rest(answer, "sessions")
 
 
+@holds.command("list")
+@_limit
+@options.where
+def holds_list(limit: int, where: options.Where, as_json: bool) -> None:
+    """List what is held of locks and permits, the longest held first.
+
+    \b
+    Exit codes: 0 fine, 2 wrong usage, 4 no NATS server or no gateway.
+    """
+    answer, payload = _asked(where, "holds", limit)
+    if as_json:
+        click.echo(payload)
+        return
+    tables.show(_HOLD_HEAD, [_hold(row) for row in answer["rows"]])
+    _rest(answer, "holds")
+
+
 def _asked(where: options.Where, endpoint: str, limit: int) -> tuple[dict[str, Any], bytes]:
     import msgspec
 
@@ -95,6 +117,7 @@ def _asked(where: options.Where, endpoint: str, limit: int) -> tuple[dict[str, A
 
 
 _WAIT_HEAD: Final = ("WAITER", "EXECUTION", "FOR", "STATE", "HELD BY", "SINCE", "ENDS IN", "ID")
+_HOLD_HEAD: Final = ("HELD BY", "EXECUTION", "KIND", "NAME", "UNITS", "SINCE", "LAPSES IN", "WAITING", "ID")
 _AGENT_HEAD: Final = (
     "AGENT",
     "SESSION",
@@ -136,6 +159,21 @@ def _agent(row: dict[str, Any]) -> tuple[str, ...]:
     heard = f"{row['heard_s']:.1f}s" if row["fresh"] else f"{row['heard_s']:.1f}s stale"
     counts = (str(row[name]) for name in ("busy", "queued", "open", "held"))
     return (row["agent"], row["session"][:8], heard, slots, *counts, row["verdict"], row["sdk"] or "-")
+
+
+def _hold(row: dict[str, Any]) -> tuple[str, ...]:
+    execution = f"{row['execution']}/{row['strand']}" if row["strand"] else row["execution"]
+    return (
+        f"{row['agent']} (lost)" if row["is_lost"] else row["agent"],
+        execution,
+        row["kind"],
+        row["target"],
+        f"{row['units']} of {row['of']}",
+        f"{row['since_s']:.1f}s",
+        f"{row['lapses_in_s']:.1f}s",
+        str(row["waiting"]),
+        row["id"],
+    )
 
 
 def _rest(answer: dict[str, Any], what: str) -> None:

@@ -13,6 +13,7 @@ _VERBS: Final = {
     "conformance": ("conformance:conformance_command", "Show that a client keeps the laws of the wire."),
     "demo": ("demo:demo_command", "See a deadlock among real agents found, named and resolved."),
     "graph": ("graph:graph", "Export the wait graph, check such files, replay what agents reported."),
+    "holds": ("reads:holds", "Who holds which lock or permits, and since when."),
     "request": ("calls:request", "Ask an agent, and print its answer."),
     "run": ("run:run", "Run agents of the current folder."),
     "send": ("calls:send", "Send an agent a one-way event."),

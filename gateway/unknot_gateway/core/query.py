@@ -56,6 +56,27 @@ class ApprovalRow(Struct, frozen=True, gc=False):
     run: str | None
 
 
+class HoldRow(Struct, frozen=True, gc=False):
+    """Units of a lock or of permits that somebody holds. *is_lost*: its session is: the lease runs out.
+
+    *of*: how many units there are in all; *waiting*: how many waits queue for them.
+    """
+
+    id: str
+    agent: str
+    session: str
+    execution: str
+    strand: str
+    kind: str
+    target: str
+    units: int
+    of: int
+    waiting: int
+    since_s: float
+    lapses_in_s: float
+    is_lost: bool
+
+
 class AgentRow(Struct, frozen=True, gc=False):
     """One session of an agent. *verdict*: idle, working, waiting, deadlocked, silent."""
 
@@ -119,6 +140,30 @@ def approvals(kernel: "Kernel", now: float, limit: int | None = None) -> list[Ap
         )
         for wait in kernel.tables.resources.approvals.all()
         for _, condition in undecided(wait)
+    )
+    return list(islice(rows, limit))
+
+
+def holds(kernel: "Kernel", now: float, limit: int | None = None) -> list[HoldRow]:
+    """What is held of locks and permits, the longest held first, at most *limit*."""
+    rows = (
+        HoldRow(
+            hold.id,
+            hold.strand.session.name,
+            hold.strand.session.id,
+            hold.strand.execution,
+            hold.strand.id,
+            pool.key[0],
+            pool.key[1],
+            units,
+            pool.capacity,
+            len(pool.queue),
+            now - hold.since,
+            hold.lapses_at - now,
+            not hold.strand.session.live,
+        )
+        for hold in kernel.tables.resources.leases.all()
+        for pool, units in hold.parts
     )
     return list(islice(rows, limit))
 

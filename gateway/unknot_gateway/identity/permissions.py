@@ -6,7 +6,7 @@ from unknot_gateway.identity.users import User
 from unknot_schemas.ids import GATEWAY
 from unknot_schemas.subjects import EVENT_VERBS, SESSION_VERBS, Subjects
 
-READS: Final = ("agents", "approvals", "graph", "stats", "verdicts", "waits")
+READS: Final = ("agents", "approvals", "graph", "holds", "stats", "verdicts", "waits")
 """Endpoints of the api that change nothing."""
 GATEWAY_INBOX: Final = f"_INBOX.{GATEWAY}"
 

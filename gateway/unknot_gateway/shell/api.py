@@ -169,6 +169,12 @@ def _approvals(owner: Owner, limit: int, now: float) -> Struct:
     return Rows(kernel.network, kernel.epoch, len(rows), rows[:limit])
 
 
+def _holds(owner: Owner, limit: int, now: float) -> Struct:
+    kernel = _kernel(owner)
+    total = sum(len(hold.parts) for hold in kernel.tables.resources.leases.all())
+    return Rows(kernel.network, kernel.epoch, total, query.holds(kernel, now, limit))
+
+
 def _stats(owner: Owner, _limit: int, _now: float) -> Struct:
     stats = query.stats(_kernel(owner))
     shell = {f"shell.{name}": count for name, count in sorted(owner.all_counters.items())}
@@ -189,6 +195,7 @@ _READERS: Final[dict[str, _Read]] = {
     "stats": _stats,
     "graph": _graph,
     "approvals": _approvals,
+    "holds": _holds,
     "verdicts": _verdicts,
 }
 

@@ -1,7 +1,7 @@
 """What is held of locks and permits: for the length of a lease, under a token that only grows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import field
@@ -57,6 +57,10 @@ class Leases:
 
     def __len__(self) -> int:
         return len(self._holds)
+
+    def all(self) -> Iterator[Hold]:
+        """Every hold, oldest first."""
+        yield from self._holds.values()
 
     def find(self, hold_id: str) -> Hold | None:
         """The hold that the wait *hold_id* was granted."""
