@@ -109,13 +109,13 @@ async def _serve(
     any_inbox = _any_inbox(settings, url, has_login=access is not None or bool(login()))
     owners = [_owner(settings, network, epoch, bus, any_inbox) for network in settings.networks]
     running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]
-    tasks = [*running, asyncio.create_task(bus.supervise(), name="bus")]
+    succession = Succession(bus, owners, settings.prefix, Serves(epoch, token_hex(8)))
+    supervised = bus.supervise(), succession.ended()
+    tasks = [*running, *map(asyncio.ensure_future, supervised)]
     if access is not None:
         _keep_to_channels(access, owners)
         tasks.append(asyncio.create_task(access.keep(server), name="users"))
     api = Api(bus, owners, settings.prefix)
-    succession = Succession(bus, owners, settings.prefix, Serves(epoch, token_hex(8)))
-    tasks.append(asyncio.create_task(succession.ended(), name="succession"))
     try:
         await _refuse_a_second(bus, settings)
         async with telling(url, system_login, owners, settings.connect_s):
