@@ -45,8 +45,6 @@ def run(
     Exit codes: 0 stopped, 1 an agent failed, 2 wrong usage or nothing of that name,
                 4 no NATS server or no gateway.
     """
-    import msgspec
-
     import unknot
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -57,27 +55,13 @@ def run(
     if len({agent.name for agent in agents}) != len(agents):
         raise click.UsageError("one agent is named twice")
 
-    def on_up() -> None:
-        if as_json:
-            up = {
-                "agents": [agent.name for agent in agents],
-                "nats": where.shown,
-                "network": where.network,
-                "pid": os.getpid(),
-            }
-            click.echo(msgspec.json.encode(up))
-        else:
-            click.echo(
-                f"{', '.join(agent.name for agent in agents)} up at {where.shown} (network {where.network})"
-            )
-
     try:
         unknot.run(
             *agents,
             url=where.url,
             network=where.network,
             timeout=patience_s,
-            on_up=on_up,
+            on_up=lambda: _say_up(agents, where, as_json=as_json),
             login=where.login,
             instance=instance,
         )
@@ -87,6 +71,17 @@ def run(
         raise exits.NobodyThere(str(error)) from error
     except unknot.WaitFailed as error:
         raise exits.Failure(str(error)) from error
+
+
+def _say_up(agents: "list[Agent]", where: options.Where, *, as_json: bool) -> None:
+    import msgspec
+
+    names = [agent.name for agent in agents]
+    if as_json:
+        up = {"agents": names, "nats": where.shown, "network": where.network, "pid": os.getpid()}
+        click.echo(msgspec.json.encode(up))
+    else:
+        click.echo(f"{', '.join(names)} up at {where.shown} (network {where.network})")
 
 
 def _agent(name: str) -> "Agent":

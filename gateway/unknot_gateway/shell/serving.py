@@ -110,8 +110,7 @@ async def _serve(
     owners = [_owner(settings, network, epoch, bus, any_inbox) for network in settings.networks]
     running = [asyncio.create_task(owner.run(), name=f"owner {owner.kernel.network}") for owner in owners]
     succession = Succession(bus, owners, settings.prefix, Serves(epoch, token_hex(8)))
-    supervised = bus.supervise(), succession.ended()
-    tasks = [*running, *map(asyncio.ensure_future, supervised)]
+    tasks = [*running, asyncio.create_task(bus.supervise()), asyncio.create_task(succession.ended())]
     if access is not None:
         _keep_to_channels(access, owners)
         tasks.append(asyncio.create_task(access.keep(server), name="users"))
@@ -124,8 +123,7 @@ async def _serve(
             await bus.barrier()
             await warn_of_captures(bus.connection, settings)
             _spare_the_collector()
-            on_ready(_ready(settings, url, epoch, server))
-            log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=any_inbox)
+            on_ready(_ready(settings, url, epoch, server, any_inbox))
             await _until_stopped(stop, tasks, server)
         await _drain(bus, api, owners, running)
     finally:
@@ -207,7 +205,8 @@ def _owner(settings: Settings, network: str, epoch: int, bus: NatsBus, any_inbox
     return Owner(kernel, ingress, egress, bus, rate=config.limits.requests_per_s, proof=Echo(bus))
 
 
-def _ready(settings: Settings, url: str, epoch: int, server: EmbeddedServer | None) -> Ready:
+def _ready(settings: Settings, url: str, epoch: int, server: EmbeddedServer | None, any_inbox: bool) -> Ready:
+    log.info("ready", url=url, networks=settings.networks, epoch=epoch, any_inbox=any_inbox)
     return Ready(
         nats=url,
         network=settings.networks[0],
