@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.resource_stage import ResourceStage, leased
+from tests.oracle.examples import share
 from unknot_gateway.core.openwaits import need_of
 from unknot_gateway.core.records import OpenWait
 from unknot_schemas import bodies, resources
@@ -215,6 +216,7 @@ class Model:
         return found
 
 
+@share(0.2)
 @given(st.lists(all_of | release | close | resize, max_size=30))
 def test_grants_are_those_of_the_simple_model(ops: list[Op]) -> None:
     play, model = Play(), Model()
@@ -260,30 +262,48 @@ def lacks(play: Play, name: str, pool: str, capacity: int) -> bool:
     return any(on.id == pool and on.units > capacity for on in wait.body.on)
 
 
-@given(
-    st.lists(
-        all_of | some_of | release | close | resize | produces | withdraws | holds_outside | waits_outside,
-        max_size=40,
-    )
-)
-def test_who_the_engine_calls_stuck_is_who_never_gets_it(ops: list[Op]) -> None:
+whatever = all_of | some_of | release | close | resize | produces | withdraws | holds_outside | waits_outside
+
+
+def played(ops: list[Op], *, one_wait_each: bool) -> Play:
+    """After *ops*, with everything that was put off done. *one_wait_each*: without what would be a second wait."""
     play = Play()
     for op in ops:
-        play.do(op)
-        play.check()
-    graph = play.kernel.tables.waiting.graph
-    graph.drain(1_000_000)
-    stuck = play.executions(graph.stuck())
+        waiting = {wait.body.execution for wait in play.open}
+        if not one_wait_each or op[0] not in ("all", "some", "outside") or op[1] not in waiting:
+            play.do(op)
+            play.check()
+    play.kernel.tables.waiting.graph.drain(1_000_000)
+    return play
+
+
+@share(0.2)
+@given(st.lists(whatever, max_size=40))
+def test_who_the_engine_calls_stuck_is_who_never_gets_it(ops: list[Op]) -> None:
+    play = played(ops, one_wait_each=True)
+    stuck = play.executions(play.kernel.tables.waiting.graph.stuck())
     assert play.to_the_end() == stuck
 
 
-@given(
-    st.lists(
-        all_of | some_of | release | close | resize | produces | withdraws | holds_outside | waits_outside,
-        max_size=30,
-    ),
-    st.booleans(),
-)
+@example(
+    [("all", "e0", ["a"]), ("all", "e0", ["a", "b"]), ("some", "e0", ["artifact:x"], 1), ("some", "e2", ["a", "b"], 1),
+     ("release", 0), ("all", "e2", ["a"])],
+)  # fmt: skip
+@share(0.2)
+@given(st.lists(whatever, max_size=40))
+def test_of_several_waits_at_once_the_engine_calls_nobody_stuck_who_is_not(ops: list[Op]) -> None:
+    """One of them may take what another needs: then both are stuck, but only from then on."""
+    play = played(ops, one_wait_each=False)
+    graph = play.kernel.tables.waiting.graph
+    stuck = play.executions(graph.stuck())
+    at_the_end = play.to_the_end()
+    assert stuck <= at_the_end
+    graph.drain(1_000_000)
+    assert play.executions(graph.stuck()) == at_the_end
+
+
+@share(0.2)
+@given(st.lists(whatever, max_size=30), st.booleans())
 def test_nothing_is_left_when_the_session_has_ended(ops: list[Op], lost: bool) -> None:
     play = Play()
     for op in ops:
@@ -292,7 +312,5 @@ def test_nothing_is_left_when_the_session_has_ended(ops: list[Op], lost: bool) -
         play.pass_time(4000)
     else:
         play.bye("ash")
-    for pool in POOLS:
-        play.kernel.tables.resources.pools.find(("permits", pool))
     assert {name: size for name, size in play.leftovers().items() if name not in ("pools", "resources")} == {}
     assert play.leftovers()["pools"] == play.leftovers()["resources"] == len(POOLS)
