@@ -21,6 +21,7 @@ TOO_LARGE: Final = "refused, `too_large`"
 BAD_ID: Final = "refused, `bad_id`"
 BAD: Final = "refused, `bad_request`"
 HELD: Final = "held to it; the Receipt says what holds"
+LEASED: Final = "held to it; the Outcome `granted`, or the Receipt of a renewal, says what holds"
 
 REACHED: Final[dict[str, str]] = {
     # of one network, in the core
@@ -49,11 +50,11 @@ REACHED: Final[dict[str, str]] = {
     "decisions_max": "the oldest is forgotten",
     "chain_max": "the chain of an explanation ends there",
     "pools_max": f"{OVER_LIMIT} for a further pool",
-    "holds_max": f"{OVER_LIMIT} for a further hold",
+    "holds_max": f"{OVER_LIMIT} for a further wait for a lock or permits; what waits already is granted",
     "asks_max": f"{OVER_LIMIT} for a further wait for a lock or permits",
     "productions_max": f"{OVER_LIMIT} for a further producer",
-    "artifacts_max": "the oldest is forgotten",
-    "artifact_bytes_max": "the oldest is forgotten",
+    "artifacts_max": "the oldest is forgotten, and counted",
+    "artifact_bytes_max": "the oldest is forgotten, and counted",
     "approvals_max": f"{OVER_LIMIT} for a further approval",
     "reports_max": f"{OVER_LIMIT} for a further report",
     "grants_max": "the others follow between messages",
@@ -83,8 +84,8 @@ REACHED: Final[dict[str, str]] = {
     "GROUP_MEMBERS_MAX": "refused, `group_conflict`",
     "CONDITIONS_MAX": TOO_LARGE,
     "UNITS_MAX": "refused, `bad_units`",
-    "LEASE_MIN_S": HELD,
-    "LEASE_MAX_S": HELD,
+    "LEASE_MIN_S": LEASED,
+    "LEASE_MAX_S": LEASED,
     "TIMEOUT_MAX_S": HELD,
     "HEARTBEAT_MIN_S": "held to it; the answer to hello says what holds",
     "HEARTBEAT_MAX_S": "held to it; the answer to hello says what holds",

@@ -56,9 +56,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     pools_max: int = 10_000
     """Declared pools of permits."""
     holds_max: int = 100_000
-    """Holds of locks and permits."""
+    """Holds of locks and permits; what waits already when it is reached is granted still."""
     asks_max: int = 200_000
-    """Waits in the queues of locks and pools."""
+    """Places in the queues of locks and pools."""
     productions_max: int = 100_000
     """Producers declared for artifacts that are not there yet."""
     artifacts_max: int = 10_000
@@ -66,7 +66,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     artifact_bytes_max: int = 256 * 1024 * 1024
     """Bytes of their data, likewise."""
     approvals_max: int = 10_000
-    """Open approvals: more than people can decide."""
+    """Decisions that are waited for: more than people can make."""
     reports_max: int = 100_000
     """Reports of who holds or can do something outside."""
     grants_max: int = 100

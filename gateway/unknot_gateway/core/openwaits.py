@@ -36,7 +36,7 @@ class OpenWaits:
             return
         fault = self._fault(session, event_id, body)
         if fault is not None:
-            self._refuse(session, body, fault, reply_to)
+            self._refuse(session, body, fault, reply_to, now)
             return
         if known is not None:
             self._remove(known)
@@ -117,12 +117,17 @@ class OpenWaits:
     # -- inside
 
     def _refuse(
-        self, session: Session, body: bodies.WaitOpen, fault: bodies.Error, reply_to: str | None
+        self, session: Session, body: bodies.WaitOpen, fault: bodies.Error, reply_to: str | None, now: float
     ) -> None:
-        """Nothing was entered. What the gateway would have ended ends so; never an id that is another's."""
+        """Nothing was entered. What the gateway would have ended ends so, with its older generation; never an id that
+        is another's."""
         self._t.refuse(reply_to, body.id, fault.code, fault.message, **(fault.detail or {}))
         if is_ended_here(body) and fault.code != errors.ID_CONFLICT:
             kind: OutcomeKind = "over_limit" if fault.code == errors.OVER_LIMIT else "refused"
+            older = self._t.messages.waits.get(EventId(body.id))
+            if older is not None:
+                self.end(older, kind, now, error=fault)
+                return
             self._t.outcome(session, bodies.Outcome(body.id, kind, "no", self._t.epoch, error=fault), None)
 
     def _repeat(self, session: Session, event_id: EventId) -> None:

@@ -15,6 +15,8 @@ class Approvals:
 
     def __init__(self) -> None:
         self._open: dict[EventId, OpenWait] = {}
+        self.decisions = 0
+        """That are waited for: a wait may need several."""
         self._of_agent: dict[AgentId, dict[EventId, OpenWait]] = {}
         self.unshown: list[OpenWait] = []
         """Nobody has been told of these yet."""
@@ -35,12 +37,14 @@ class Approvals:
         if wait.id not in self._open:
             self.unshown.append(wait)
         self._open[wait.id] = wait
+        self.decisions += 1
         if (name := approver(condition)) is not None:
             self._of_agent.setdefault(name, {})[wait.id] = wait
 
     def leave(self, wait: OpenWait, condition: bodies.WaitCondition) -> None:
         """It waits no more."""
         self._open.pop(wait.id, None)
+        self.decisions -= 1
         name = approver(condition)
         if name is not None and name in self._of_agent:
             self._of_agent[name].pop(wait.id, None)

@@ -70,9 +70,11 @@ class Artifacts:
 
     # -- producers
 
-    def is_full(self) -> bool:
-        """Whether no further producer may be declared."""
-        return self.productions >= self._limits.productions_max
+    def has_room(self, name: str, strand: Strand | None) -> bool:
+        """Whether *strand* may be declared as a producer of *name*: one that is known is none more."""
+        wanted = self._wanted.get(name)
+        is_known = wanted is not None and strand in wanted.producers
+        return is_known or self.productions < self._limits.productions_max
 
     def declare(self, name: str, strand: Strand) -> None:
         """*strand* may produce *name*."""
@@ -125,7 +127,6 @@ class Artifacts:
         self.published_bytes += weight_of(data)
         wanted = self._wanted.pop(name, None)
         if wanted is None:
-            self._make_room()
             return []
         for production in list(wanted.producers.values()):
             self.productions -= 1
@@ -135,8 +136,14 @@ class Artifacts:
             self._hand(wait, name)
         self._waiting.graph.produce(wanted.handle)
         self._waiting.is_touched = True
-        self._make_room()
         return list(wanted.waits)
+
+    def make_room(self) -> bool:
+        """Forget the oldest if there are too many, or too many bytes; whether it had to be."""
+        limits, published = self._limits, self._published
+        if len(published) <= limits.artifacts_max and self.published_bytes <= limits.artifact_bytes_max:
+            return False
+        return self.forget(next(iter(published)))
 
     def forget(self, name: str) -> bool:
         """It may be produced anew; False if it is not there."""
@@ -150,11 +157,6 @@ class Artifacts:
         if not (wanted.producers or wanted.reporters or wanted.waits):
             del self._wanted[wanted.id]
             self._waiting.graph.produce(wanted.handle)
-
-    def _make_room(self) -> None:
-        limits, published = self._limits, self._published
-        while len(published) > limits.artifacts_max or self.published_bytes > limits.artifact_bytes_max:
-            self.forget(next(iter(published)))
 
 
 def weight_of(data: msgspec.Raw) -> int:

@@ -68,9 +68,11 @@ class Holders:
         """What is known under that name."""
         return self._things.get(key)
 
-    def is_full(self) -> bool:
-        """Whether no further report can be taken."""
-        return self.reports >= self._limits.reports_max
+    def has_room(self, key: ThingKey, strand: Strand | None) -> bool:
+        """Whether a report that *strand* holds it, or can do it, can be taken: one that is known is none more."""
+        thing = self._things.get(key)
+        is_known = thing is not None and strand in thing.reports
+        return is_known or self.reports < self._limits.reports_max
 
     def is_reported(self, name: str) -> bool:
         """Whether somebody has named a producer of the artifact *name*."""

@@ -166,6 +166,8 @@ class Locks:
         in_time = self._t.is_reconciling or now <= self._t.began_at + self._t.limits.reconcile_s
         if not (is_old and in_time and session.resumed) or self._leases.is_full():
             return False
+        if any(part.units > UNITS_MAX for part in named.resources):
+            return False
         others = [
             hold
             for part in named.resources

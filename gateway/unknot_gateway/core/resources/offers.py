@@ -10,6 +10,11 @@ from unknot_schemas import bodies, errors, resources
 from unknot_schemas.ids import MAIN, AgentId, EventId, ExecutionId, StrandId, agent_id
 from unknot_schemas.limits import UNITS_MAX
 
+_OfStrand = (
+    resources.ArtifactDeclare | resources.ArtifactWithdraw | resources.HolderSet | resources.HolderClear
+)
+"""What a strand says of itself."""
+
 
 class Offers:
     """What agents say that they, or others, can make come true."""
@@ -27,7 +32,7 @@ class Offers:
         """This strand may produce it; nothing is left to be produced where it is there already."""
         if self._artifacts.data_of(body.id) is not None:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
-        elif self._artifacts.is_full():
+        elif not self._artifacts.has_room(body.id, self._known(session, body)):
             self._t.over_limit(reply_to, body.id, "too many producers are declared")
         else:
             self._artifacts.declare(body.id, self._strand(session, body, detached=body.detached))
@@ -55,6 +60,8 @@ class Offers:
             for wait in self._artifacts.publish(body.id, data):
                 self._t.resources.touched[wait] = None
             self._reports_over(body.id)
+            while self._artifacts.make_room():
+                self._t.count("artifacts.forgotten")
         self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=is_there))
 
     def forget(self, body: resources.ArtifactForget, reply_to: str | None) -> None:
@@ -87,10 +94,10 @@ class Offers:
 
     def set(self, session: Session, body: resources.HolderSet, reply_to: str | None, now: float) -> None:
         """Somebody holds it, or can do it, as far as *session* knows. Who cannot be found is nobody: outside."""
-        until_s = body.until_s
+        until_s, key = body.until_s, (body.kind, body.id)
         if not 1 <= body.units <= UNITS_MAX or not 0 <= (body.capacity or 0) <= UNITS_MAX:
             self._t.refuse(reply_to, body.id, errors.BAD_UNITS, f"units are 1 to {UNITS_MAX}")
-        elif self._holders.is_full():
+        elif not self._holders.has_room(key, self._holder(session, body, detached=None)):
             self._t.over_limit(reply_to, body.id, "too much is reported of things outside")
         elif body.kind == "artifact" and self._artifacts.data_of(body.id) is not None:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
@@ -100,7 +107,7 @@ class Offers:
                 self._t.count("holders.unresolved")
             else:
                 until = now + until_s if until_s is not None and until_s > 0 else None
-                self._holders.set(session, (body.kind, body.id), strand, body.units, body.capacity, until)
+                self._holders.set(session, key, strand, body.units, body.capacity, until)
             self._t.receipt(reply_to, bodies.Receipt(True, body.id))
 
     def clear(self, session: Session, body: resources.HolderClear, reply_to: str | None) -> None:
@@ -131,15 +138,10 @@ class Offers:
         found = running if execution != MAIN else sessions
         return self._t.waiting.strand(found[0], execution) if len(found) == 1 else None
 
-    def _known(
-        self, session: Session, body: resources.ArtifactWithdraw | resources.HolderSet | resources.HolderClear
-    ) -> Strand | None:
+    def _known(self, session: Session, body: _OfStrand) -> Strand | None:
         return session.strands.get((ExecutionId(body.execution or MAIN), StrandId(body.strand or "")))
 
-    def _strand(
-        self, session: Session, body: resources.ArtifactDeclare | resources.HolderSet | resources.HolderClear,
-        *, detached: bool,
-    ) -> Strand:  # fmt: skip
+    def _strand(self, session: Session, body: _OfStrand, *, detached: bool) -> Strand:
         return self._t.waiting.strand(
             session, ExecutionId(body.execution or MAIN), StrandId(body.strand or ""), detached=detached
         )

@@ -58,15 +58,12 @@ class Pools:
         self._pools: dict[PoolKey, LeasedPool] = {}
         self._asks: dict[EventId, dict[int, Ask]] = {}
         self._declared = 0
+        self.asks = 0
+        """Places in all queues: a wait has as many as it has conditions for them."""
         self.stirred: dict[LeasedPool, None] = {}
 
     def __len__(self) -> int:
         return len(self._pools)
-
-    @property
-    def asks(self) -> int:
-        """How many waits are in queues."""
-        return len(self._asks)
 
     def all(self) -> Iterator[LeasedPool]:
         """Every pool and every lock in use."""
@@ -127,6 +124,7 @@ class Pools:
         ask = Ask(wait, index, pool, condition.units)
         pool.queue[ask] = None
         self._asks.setdefault(wait.id, {})[index] = ask
+        self.asks += 1
         self.stirred[pool] = None
         return resource(pool.resource, ask.units)
 
@@ -150,6 +148,7 @@ class Pools:
         """*wait* is over: it gives up its places."""
         for ask in self._asks.pop(wait.id, {}).values():
             pool = ask.pool
+            self.asks -= 1
             if ask in pool.places:
                 del pool.places[ask]
                 pool.reserved -= ask.units

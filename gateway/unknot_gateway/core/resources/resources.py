@@ -53,26 +53,37 @@ class Resources:
             return bodies.Error(errors.ID_CONFLICT, f"id {body.id!r} names what is held; take a new id")
         asked: dict[tuple[str, str], int] = {}
         for condition in body.on:
-            fault = None
-            if is_leased(condition):
+            fault = self._units_fault(condition)
+            if fault is None and is_leased(condition):
                 key = (condition.kind, condition.id)
                 all_needed = body.need in ("all", len(body.on))
                 asked[key] = condition.units + (asked.get(key, 0) if all_needed else 0)
-                fault = self._pool_fault(key, condition.units, asked[key], is_reconciling)
+                fault = self._pool_fault(key, asked[key], is_reconciling)
             elif condition.kind == "approval":
                 fault = self._approval_fault(condition)
             if fault is not None:
                 return fault
-        if asked and (self.leases.is_full() or self.pools.asks >= self._limits.asks_max):
+        return self._fullness(body)
+
+    def _fullness(self, body: bodies.WaitOpen) -> bodies.Error | None:
+        asks = sum(is_leased(condition) for condition in body.on)
+        if asks and (self.leases.is_full() or self.pools.asks + asks > self._limits.asks_max):
             return self._over_limit("too much is held, or waited for")
+        decisions = sum(condition.kind == "approval" for condition in body.on)
+        if decisions and self.approvals.decisions + decisions > self._limits.approvals_max:
+            return self._over_limit("too many approvals are waited for")
         return None
 
-    def _pool_fault(
-        self, key: tuple[str, str], units: int, in_all: int, is_reconciling: bool
-    ) -> bodies.Error | None:
+    def _units_fault(self, condition: bodies.WaitCondition) -> bodies.Error | None:
+        if condition.kind not in _LEASED or 1 <= condition.units <= UNITS_MAX:
+            return None
+        text = f"{condition.kind} {condition.id!r}: units are 1 to {UNITS_MAX}"
+        return bodies.Error(errors.BAD_UNITS, text)
+
+    def _pool_fault(self, key: tuple[str, str], in_all: int, is_reconciling: bool) -> bodies.Error | None:
         kind, name = key
-        if not name or not 1 <= units <= UNITS_MAX:
-            return bodies.Error(errors.BAD_UNITS, f"{kind} {name!r}: a name, and 1 to {UNITS_MAX} units")
+        if not name:
+            return bodies.Error(errors.BAD_UNITS, f"{kind}: what is to be granted has a name")
         pool = self.pools.find(key)
         if kind == "permits" and (pool is None or not pool.is_declared):
             text = f"no pool {name!r} is declared: say pool.declare first"
@@ -88,8 +99,6 @@ class Resources:
             return bodies.Error(errors.BAD_ID, "an approval comes from human:<name> or from an agent")
         if not condition.id.startswith(HUMAN) and approver(condition) is None:
             return bodies.Error(errors.BAD_ID, f"{condition.id[:80]!r} is neither human:<name> nor an agent")
-        if len(self.approvals) >= self._limits.approvals_max:
-            return self._over_limit("too many approvals are waited for")
         return None
 
     def _over_limit(self, what: str) -> bodies.Error:
