@@ -236,6 +236,21 @@ def test_a_question_looks_at_so_many_waits_and_at_the_stuck_ones_first() -> None
     assert found.components[1].agents["agent0"] is None
 
 
+def test_a_question_follows_so_many_links_and_what_is_beyond_is_not_judged() -> None:
+    stage = ResourceStage(limits=Limits(verdict_links=3))
+    agents = [f"agent{number}" for number in range(6)]
+    stage.join("birch", *agents)
+    stage.lock("birch", "h", "page")
+    stage.wait("birch", "w", WaitCondition("human", "ann"))
+    for agent in agents:
+        stage.lock(agent, f"a-{agent}", "page")
+    assert judged(stage).agents == {
+        "birch": "WAITING_OUTSIDE",
+        **dict.fromkeys(agents[:2], "WAITING_OUTSIDE"),
+        **dict.fromkeys(agents[2:], None),
+    }
+
+
 def test_so_many_cycles_are_remembered_by_when_they_were_decided_on_last() -> None:
     repeats = Repeats(Limits(cycles_max=2, livelock_decisions=2))
     for at, cycle in enumerate("abcacb"):

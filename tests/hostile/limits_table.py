@@ -59,6 +59,7 @@ REACHED: Final[dict[str, str]] = {
     "reports_max": f"{OVER_LIMIT} for a further report",
     "grants_max": "the others follow between messages",
     "verdict_waits": "the other waits are left out of the verdicts, and what rests on them is not judged",
+    "verdict_links": "what rests on the others is not judged",
     "livelock_decisions": "that cycle of agents is a LIVELOCK",
     "livelock_window_s": "decisions before it do not count towards a LIVELOCK",
     "cycles_max": "the oldest is forgotten",

@@ -36,6 +36,7 @@ ELSEWHERE: Final = {
     "pools_max": "tests/core/test_resources.py",
     "holds_max": "tests/core/test_resources.py",
     "verdict_waits": "tests/core/test_verdicts.py",
+    "verdict_links": "tests/core/test_verdicts.py",
     "livelock_decisions": "tests/core/test_verdicts.py",
     "livelock_window_s": "tests/core/test_verdicts.py",
     "cycles_max": "tests/core/test_verdicts.py",

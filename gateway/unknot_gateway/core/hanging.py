@@ -6,7 +6,7 @@ from who waits to what must happen first. Nothing is changed, and nothing is dec
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -18,7 +18,6 @@ from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies
 from unknot_schemas.ids import MAIN, OWN_TASK, AgentId, EventId, ExecutionId, StrandId, agent_id
 
-T = TypeVar("T")
 Part = Message | OpenWait
 """A request, or a wait of its own, that somebody waits for."""
 Key = tuple[Session, ExecutionId, StrandId]
@@ -27,7 +26,7 @@ Point = Key | tuple[str, object] | tuple[str, object, int]
 Evidence = Literal["observed", "assumed", "reported"]
 
 WORKING, OUTSIDE, NOBODY, UNJUDGED = 1, 2, 4, 8
-"""Where chains end: somebody works, it is outside, nobody is there, or the question was cut short here."""
+"""Where chains end: somebody works or could, it is outside, nobody is there, or the question was cut short here."""
 
 _HOLDERS_MAX: Final = 8
 """Holders that are shown of one thing."""
@@ -56,7 +55,9 @@ class Hanging:
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
-        self.links: dict[Point, dict[Point, None]] = {}
+        self._left = tables.limits.verdict_links
+        self._waits_for: dict[str, list[tuple[bodies.WaitCondition, list[Point]]]] = {}
+        self.links: dict[Point, list[Point]] = {}
         self.ends: dict[Point, int] = {}
         self.waiters: dict[Key, list[Part]] = {}
 
@@ -70,21 +71,17 @@ class Hanging:
         if strand and not _is_detached(part):
             self._link((session, execution, OWN_TASK), [waiter])
         if isinstance(part, Message):
-            self._link(waiter, self._reply(part))
+            found = [(bodies.WaitCondition("reply", part.target), self._reply(part))]
         else:
-            for _, condition in pending(part):
-                self._link(waiter, self._condition(part, condition))
+            found = [(on, self._condition(part, on)) for _, on in pending(part)]
+        self._waits_for[part.id] = found
+        self._link(waiter, (point for _, points in found for point in points))
 
     def edges(self, part: Part, now: float) -> list[Edge]:
-        """What *part* still waits for, at most so many conditions."""
-        if isinstance(part, Message):
-            return [
-                self._edge(
-                    part, bodies.WaitCondition("reply", part.target), part.type, self._reply(part), now
-                )
-            ]
-        shown = islice((condition for _, condition in pending(part)), _CONDITIONS_MAX)
-        return [self._edge(part, on, "", self._condition(part, on), now) for on in shown]
+        """What *part*, which was entered, still waits for, at most so many conditions."""
+        event_type = part.type if isinstance(part, Message) else ""
+        shown = self._waits_for[part.id][:_CONDITIONS_MAX]
+        return [self._edge(part, on, event_type, points, now) for on, points in shown]
 
     def _edge(
         self, part: Part, on: bodies.WaitCondition, event_type: str, points: Iterable[Point], now: float
@@ -117,15 +114,22 @@ class Hanging:
                 todo += self.links.get(point, ())
 
     def _link(self, point: Point, others: Iterable[Point]) -> None:
-        self.links.setdefault(point, {}).update(dict.fromkeys(others))
+        self.links.setdefault(point, []).extend(others)
+
+    def _some(self, others: Iterable[Point]) -> list[Point]:
+        """As many of *others* as may still be followed; of the rest nothing is known."""
+        found = list(islice(others, max(0, self._left + 1)))
+        self._left -= len(found)
+        if self._left < 0:
+            found[-1:] = [self._end(UNJUDGED)]
+        return found
 
     # -- requests
 
     def _reply(self, message: Message) -> list[Point]:
         if not message.legs:
             return [self._end(NOBODY)]
-        legs = self._first(leg for leg in message.legs if not leg.ended)
-        return [point for leg in legs for point in self._leg(leg)]
+        return self._some(point for leg in message.legs if not leg.ended for point in self._leg(leg))
 
     def _leg(self, leg: Leg) -> list[Point]:
         match leg.state:
@@ -144,8 +148,10 @@ class Hanging:
             return (pool.session, ExecutionId(MAIN), OWN_TASK)
         point: Point = ("slot", pool)
         if point not in self.links:
+            if pool.has_free_slot:
+                self.ends[point] = WORKING
             held = pool.session.held.values() if not pool.has_free_slot else ()
-            self._link(point, (running_in(leg) for leg in self._first(held) if leg.pool is pool))
+            self._link(point, self._some(running_in(leg) for leg in held if leg.pool is pool))
         return point
 
     # -- conditions
@@ -186,16 +192,19 @@ class Hanging:
             self._line_up(pool)
         place: Point = ("place", (wait, pool))
         if place not in self.links:
-            self._link(place, [("queue", pool)])  # far behind
+            self._link(place, [("queue", pool), self._end(UNJUDGED)])  # far behind
         return place
 
     def _line_up(self, pool: LeasedPool) -> None:
         before: Point = ("queue", pool)
         holds = self._t.resources.leases.of_pool(pool.key)
-        self._link(before, (key_of(hold.strand) for hold in self._first(holds)))
+        self._link(before, self._some(key_of(hold.strand) for hold in holds))
         if not holds and not pool.capacity:
             self.ends[before] = NOBODY  # nothing is there, and nobody can give anything back
-        for ask in self._first(chain(pool.places, pool.queue)):
+        for ask in chain(pool.places, pool.queue):
+            if self._left <= 0:
+                break
+            self._left -= 1
             place: Point = ("place", (ask.wait, pool))
             self._link(place, [before])
             before = ("after", (ask.wait, pool))
@@ -206,7 +215,7 @@ class Hanging:
         return [*thing.reports] if thing is not None else []
 
     def _of_strands(self, strands: list[Strand], if_none: int) -> list[Point]:
-        return [key_of(strand) for strand in dict.fromkeys(self._first(strands))] or [self._end(if_none)]
+        return self._some(map(key_of, dict.fromkeys(strands))) if strands else [self._end(if_none)]
 
     def _agent(self, name: str | None) -> list[Point]:
         sessions = self._sessions(AgentId(name or ""))
@@ -220,10 +229,6 @@ class Hanging:
         if entry is None:
             return []
         return list(entry.sessions.values()) or ([entry.zero] if entry.zero is not None else [])
-
-    def _first(self, many: Iterable[T]) -> Iterator[T]:
-        """As many of them as are looked at for one question."""
-        return islice(many, self._t.limits.verdict_waits)
 
     def _end(self, end: int) -> Point:
         point: Point = ("end", end)

@@ -77,8 +77,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Decided digests remembered, oldest first out."""
     chain_max: int = 64
     """Steps followed to explain a wait."""
-    verdict_waits: int = 2_000
-    """Open waits that one question about verdicts looks at, those that cannot end first: some 20 ms."""
+    verdict_waits: int = 1_000
+    """Open waits that one question about verdicts looks at, those that cannot end first: some 50 ms."""
+    verdict_links: int = 5_000
+    """Holders, producers and places in queues that it follows."""
     livelock_decisions: int = 3
     """So many deadlocks of the same cycle of agents within ``livelock_window_s`` are a livelock."""
     livelock_window_s: float = 300.0

@@ -5,7 +5,7 @@ their chains are followed: to somebody who works, to the outside, to where nobod
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Final, Literal
@@ -112,16 +112,19 @@ class Judge:
         self._hanging = Hanging(self._t)
         for part in self._chosen:
             self._hanging.enter(part)
+        self._cycles: dict[Key, list[tuple[str, ...]]] = {}
         self._in_core = self._mark_cores()
         self._ends = self._followed()
         self._livelocks = kernel.detector.repeats.livelocks(now)
         self._again = {key: cycle for key in self._hanging.waiters if (cycle := self._builds(key))}
+        for key, again in self._again.items():
+            self._cycles.setdefault(key, []).append(again)
 
     # -- which waits
 
     def _all_parts(self) -> Iterator[Part]:
         messages = self._t.messages
-        blocking: Iterator[Part] = (message for message in messages.open.values() if message.blocks)
+        blocking: Iterator[Part] = (message for message in messages.open.values() if _is_edge(message))
         opened: Iterator[Part] = iter(messages.waits.values())
         yield from merge(blocking, opened, key=lambda part: part.opened_at)
 
@@ -149,6 +152,9 @@ class Judge:
                 self._hanging.ends[key] = _DECIDED if is_decided else _SUSPECTED
                 if is_decided:
                     found.add(key)
+            if is_decided:
+                cycle = tuple(agents_of([strands[node] for node in core.cycle]))
+                self._cycles.setdefault(key_of(strands[core.members[0]]), []).append(cycle)
         return found
 
     def _followed(self) -> dict[Point, int]:
@@ -256,8 +262,8 @@ class Judge:
             agents.setdefault(waiter.agent, waiter.verdict)
         for session, *_ in (key for key in keys if not self._waits(key) and key[0].live):
             agents.setdefault(session.name, "PROGRESSING")
-        inside = set(keys)
-        cycles = [list(cycle) for cycle in dict.fromkeys(self._cycles(inside))]
+        through = (cycle for key in keys for cycle in self._cycles.get(key, ()))
+        cycles = [list(cycle) for cycle in dict.fromkeys(through)]
         found = sorted({waiter.verdict for waiter in waiters}, key=WORST_FIRST.index)
         decided = max((self._livelocks.get(tuple(cycle), 0) for cycle in cycles), default=0)
         if decided and found[0] == "DEADLOCK" and "LIVELOCK" not in found:
@@ -276,15 +282,6 @@ class Judge:
         in_core = key in self._in_core
         return Waiter(session.name, session.id, execution, strand, self.of(key), in_core, edges)
 
-    def _cycles(self, inside: Collection[Key]) -> Iterator[tuple[str, ...]]:
-        strands = self._t.waiting.strands
-        for core in self._cores:
-            if key_of(strands[core.members[0]]) in inside and self._kernel.detector.is_decided(core):
-                yield tuple(agents_of([strands[node] for node in core.cycle]))
-        for key, cycle in self._again.items():
-            if key in inside:
-                yield cycle
-
     def _agents(self, components: list[Component]) -> dict[str, Verdict | Literal["IDLE"] | None]:
         found: dict[str, Verdict | Literal["IDLE"] | None] = {}
         for component in components:  # worst first
@@ -302,6 +299,12 @@ def _retried(cycle: tuple[str, ...], decided: int) -> Component:
     """A deadlock that comes again and again, and of which nothing stands now."""
     agents: dict[str, Verdict | None] = dict.fromkeys(cycle, "LIVELOCK")
     return Component("LIVELOCK", [], agents, [list(cycle)], decided, [], [])
+
+
+def _is_edge(message: Message) -> bool:
+    """Whether its sender stands still for it; its client may have said that it does not any more."""
+    wait = message.group.wait if message.group is not None else message.wait
+    return message.blocks and (message.is_unentered or wait is not None)
 
 
 def _run(part: Part) -> str | None:
