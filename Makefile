@@ -47,5 +47,5 @@ venv: $(MADE) ## the environment that all of these use
 $(MADE): pyproject.toml constraints.txt .ci/venv
 	@.ci/venv .venv $(PYTHON)
 
-clean: ## remove what was built, and the environments of the other Pythons
-	rm -rf dist build .venv-3.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+clean: ## remove what was built, and the environments of other Pythons and frameworks
+	rm -rf dist build .venv-3.* .venv-adopt .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -29,6 +29,9 @@ MAY_IMPORT = {
     "unknot_schemas": PURE | {"unknot_schemas", "msgspec"},
     "unknot_schemas/export.py": STDLIB | {"unknot_schemas", "msgspec"},  # a program: it writes files
     "unknot": STDLIB | {"unknot", "unknot_schemas", "msgspec", "anyio", "nats"},
+    "unknot/adapters/autogen.py": STDLIB | {"unknot", "autogen_core"},
+    "unknot/adapters/langgraph.py": STDLIB | {"unknot", "langgraph"},
+    "unknot/adapters/openai_agents.py": STDLIB | {"unknot", "agents"},
     "unknot_gateway": STDLIB | {"unknot_gateway"},
     "unknot_gateway/core": PURE | {"unknot_gateway.core", "unknot_schemas", "msgspec"},
     "unknot_gateway/core/graph": PURE | {"unknot_gateway.core.graph", "msgspec"},
@@ -94,6 +97,8 @@ def test_every_import_is_absolute() -> None:
         ("unknot_schemas", "import nats"),
         ("unknot", "from unknot_gateway import core"),
         ("unknot", "def start():\n    import unknot_gateway.core.kernel"),
+        ("unknot", "import langgraph"),
+        ("unknot/adapters/langgraph.py", "from agents import Runner"),
         ("unknot_gateway/core", "from time import monotonic"),
         ("unknot_gateway/core", "import os.path"),
         ("unknot_gateway/core", "import asyncio"),

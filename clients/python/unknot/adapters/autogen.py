@@ -71,7 +71,7 @@ class ReportingRuntime(SingleThreadedAgentRuntime):
 
         async def make() -> T:
             made = agent_factory()
-            agent = await made if inspect.isawaitable(made) else made
+            agent: T = await made if inspect.isawaitable(made) else made
             self._report(agent, name)
             return agent
 

@@ -25,7 +25,7 @@ PARKED_MAX: Final = 1_000
 class Runs(Protocol):
     """A compiled graph, also a remote one."""
 
-    async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:
+    async def ainvoke(self, given: Any, config: Any = None, /, **options: Any) -> Any:
         """Run it to its end, or to its next interrupt."""
         ...
 
@@ -41,7 +41,7 @@ class Graphs:
     async def run(
         self,
         graph: Runs,
-        input: Any,
+        given: Any,
         config: Mapping[str, Any] | None = None,
         *,
         task: str | None = None,
@@ -54,7 +54,7 @@ class Graphs:
         thread = str((config or {}).get("configurable", {}).get("thread_id", ""))
         self.forget(thread)
         async with working(self._me, task):
-            result = await graph.ainvoke(input, config, **options)
+            result = await graph.ainvoke(given, config, **options)
         interrupts = interrupts_of(result)
         if thread and interrupts:
             self._park(thread, task, ", ".join(str(each.value)[:100] for each in interrupts[:8]))

@@ -1,54 +1,37 @@
 """OpenAI Agents SDK: runs as work of an agent; needs ``unknot[openai-agents]``.
 
-    alice = reporting(alice, {"ask_bob": ("agent", "bob")})      # all other tools are outside
+    ask_bob = function_tool(step(ask_bob, "agent", "bob"))       # a tool that stands still for bob
+    search = function_tool(step(search, "tool"))                 # one that stands still for something outside
     result = await run(me, alice, "a draft, please")             # me: unknot.connect(…, serves=False)
 
-The tools are wrapped, not hooked: RunHooks hear of the start of every tool, but not of the end of one that failed or was
-cancelled. A handoff is no wait: the run goes on as another agent, and whoever waits for it waits for the same run.
+It is the function that is wrapped, below the tool: so how a tool fails, what the model is told of it, and who approves
+it stay as they are. RunHooks would not do: they hear when a tool starts, but not when one ends by raising or by being
+cancelled. A handoff is no wait: the run goes on as another. An agent used as a tool is a part of its caller's run.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from agents import Agent, FunctionTool, Runner, RunResult, RunState, TResponseInputItem
-from agents.tool import Tool
+from agents import Agent, Runner, RunResult, RunState, TResponseInputItem
 
-from unknot._blocking_on import BlocksOn
 from unknot._connection import Connection
-from unknot.adapters._steps import step
 from unknot.adapters._work import current, working
 
 T = TypeVar("T")
-
-Waits = Mapping[str, tuple[BlocksOn, str]]
-"""What a tool stands still for, by its name: kind and id, as ``blocking_on`` has them."""
-
-
-def reporting(agent: Agent[T], waits: Waits | None = None) -> Agent[T]:
-    """A copy of *agent* whose function tools report what they stand still for; those not in *waits*: a tool."""
-    return agent.clone(tools=[_reporting(tool, waits or {}) for tool in agent.tools])
-
-
-def _reporting(tool: Tool, waits: Waits) -> Tool:
-    if not isinstance(tool, FunctionTool):
-        return tool  # the model's side runs it, or it has no function to wrap: it is seen as running
-    kind, id = waits.get(tool.name, ("tool", tool.name))
-    return replace(tool, on_invoke_tool=step(tool.on_invoke_tool, kind, id))
 
 
 async def run(
     me: Connection,
     agent: Agent[T],
-    input: str | list[TResponseInputItem] | RunState[T],
+    given: str | list[TResponseInputItem] | RunState[T],
     *,
     task: str | None = None,
     **options: Any,
 ) -> RunResult:
-    """``await Runner.run(agent, input, …)``, reported; *task*: the name by which others wait for it."""
+    """``await Runner.run(agent, given, …)``, reported; *task*: the name by which others wait for it."""
     async with working(me, task):
-        return await Runner.run(agent, input, **options)
+        return await Runner.run(agent, given, **options)
 
 
 @asynccontextmanager

@@ -1,0 +1,52 @@
+"""Runs tests/adopt/real, where the real frameworks are."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.adopt.environment import FOLDER, with_the_frameworks
+from tests.house.tree import ROOT
+from tests.support.gateway import paths
+
+pytestmark = [pytest.mark.once, pytest.mark.timeout(900)]
+
+REAL = ROOT / "tests" / "adopt" / "real"
+
+
+@pytest.mark.parametrize("module", sorted(path.stem for path in REAL.glob("test_*.py")))
+def test_with_the_real_package(module: str) -> None:
+    done = in_the_environment("-m", "pytest", "-q", "-p", "no:cacheprovider", str(REAL / f"{module}.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+@pytest.mark.soak
+def test_the_adapters_fit_the_types_of_the_real_packages() -> None:
+    environment = with_the_frameworks()
+    command = ["mypy", "--python-executable", str(environment.bin / "python")]
+    command += ["--cache-dir", str(FOLDER / "mypy"), "clients/python/unknot/adapters"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_the_frameworks_unknot_and_what_they_share_can_be_imported(tmp_path: Path) -> None:
+    done = in_the_environment(
+        "-c",
+        "import sys, unknot, unknot.adapters;"
+        "found = {'langgraph', 'agents', 'autogen_core'} & set(sys.modules); sys.exit(len(found))",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def in_the_environment(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = with_the_frameworks()
+    return subprocess.run(
+        [environment.bin / "python", *arguments],
+        cwd=ROOT,
+        env={**environment.variables(), "PYTHONPATH": ":".join(paths())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
