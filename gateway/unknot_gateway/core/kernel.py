@@ -193,7 +193,7 @@ class Kernel:
                 self.intake.give_queued(EventId(body.id), now)
                 return
             case bodies.WaitClose():
-                if not self.resources.locks.closes(session, body.id, reply_to):
+                if not self.resources.locks.closes(session, body.id, reply_to, body.generation):
                     self.openwaits.close(session, body, reply_to, now)
                 return
             case bodies.Done():

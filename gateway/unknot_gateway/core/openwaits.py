@@ -105,7 +105,8 @@ class OpenWaits:
     def agent_changed(self, name: AgentId) -> None:
         """Sessions or pools of *name* have changed: waits for it as a whole hang on others now."""
         for wait, index in self._for_agents.get(name, {}).values():
-            if wait.wait is not None:
+            is_decided = index in wait.taken or index in wait.spent
+            if wait.wait is not None and not is_decided:
                 self._t.waiting.change(wait.wait, index, self._agent(name))
 
     def end_session(self, session: Session, now: float) -> None:
@@ -239,7 +240,7 @@ class OpenWaits:
     def _void(self, session: Session, wait_id: str, generation: int) -> None:
         if len(session.void) >= self._t.limits.void_max:
             session.void.pop(next(iter(session.void)))
-        session.void[wait_id] = generation
+        session.void[wait_id] = max(generation, session.void.get(wait_id, generation))
 
     def _remove(self, wait: OpenWait) -> None:
         self._void(wait.session, wait.id, wait.body.generation)

@@ -18,8 +18,8 @@ class Wanted(Struct, eq=False):
     id: str
     handle: Artifact
     producers: "dict[Strand, Production]" = field(default_factory=dict)
-    reporters: int = 0
-    """Producers that somebody else has named (see holders)."""
+    reported: set[Strand] = field(default_factory=set)
+    """Producers that somebody has named (see holders)."""
     waits: dict[OpenWait, list[int]] = field(default_factory=dict)
     """Who waits for it, with the places of the conditions."""
 
@@ -91,7 +91,8 @@ class Artifacts:
         wanted = production.wanted
         self.productions -= 1
         del wanted.producers[production.strand]
-        self._waiting.graph.withdraw(wanted.handle, production.strand.node)
+        if production.strand not in wanted.reported:
+            self._waiting.graph.withdraw(wanted.handle, production.strand.node)
         self._waiting.is_touched = True
         self._ties.drop(production)
         self.forget_if_unwanted(wanted)
@@ -154,7 +155,7 @@ class Artifacts:
 
     def forget_if_unwanted(self, wanted: Wanted) -> None:
         """Nobody produces it and nobody waits for it: it is nothing."""
-        if not (wanted.producers or wanted.reporters or wanted.waits):
+        if not (wanted.producers or wanted.reported or wanted.waits):
             del self._wanted[wanted.id]
             self._waiting.graph.produce(wanted.handle)
 

@@ -2,7 +2,7 @@
 
 from unknot_gateway.core.effects import SendControl, SendNotice
 from unknot_gateway.core.facts import ApprovalDecided
-from unknot_gateway.core.graph import NEVER
+from unknot_gateway.core.graph import NEVER, OUTSIDE
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.records import OpenWait, Session
 from unknot_gateway.core.resources.approvals import HUMAN, approver, requested, undecided
@@ -83,8 +83,8 @@ class Deciding:
                 f"{wait.body.on[index].id} has denied it" + (f": {reason}" if reason else ""),
                 {"by": wait.body.on[index].id, **({"reason": reason} if reason else {})},
             )
-            if wait.wait is not None:
-                self._t.waiting.change(wait.wait, index, NEVER)
+        if wait.wait is not None:
+            self._t.waiting.change(wait.wait, index, OUTSIDE if decision == "approved" else NEVER)
         self._t.resources.touched[wait] = None
         self._t.receipt(reply_to, bodies.Receipt(True, approval_id))
 

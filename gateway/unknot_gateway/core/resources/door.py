@@ -80,8 +80,10 @@ class Door:
         """What executions that have ended still had is over; then what is free is given out. False: not all of it."""
         ties = self._t.resources.ties
         while ties.ended:
-            for tie in ties.of_execution(*ties.ended.pop()):
-                self._end(tie)
+            session, execution = ties.ended.pop()
+            if session.live:  # else the end of the session says what is over, and what only its lease ends
+                for tie in ties.of_execution(session, execution):
+                    self._end(tie)
         is_done = self.granting.run(now)
         unshown = self._t.resources.approvals.unshown
         while unshown:

@@ -151,7 +151,7 @@ class Holders:
         elif thing.key[0] == "artifact":
             if not before:
                 wanted = self._artifacts.need(thing.key[1])
-                wanted.reporters += 1
+                wanted.reported.add(report.strand)
                 graph.add_producer(wanted.handle, node)
         elif thing.doers is not None:
             graph.add_producer(thing.doers, node)
@@ -160,7 +160,7 @@ class Holders:
         wanted = self._artifacts.find(thing.key[1])
         if wanted is None:
             return  # it has been published
-        wanted.reporters -= 1
+        wanted.reported.discard(strand)
         if strand not in wanted.producers:
             self._waiting.graph.withdraw(wanted.handle, strand.node)
         self._artifacts.forget_if_unwanted(wanted)

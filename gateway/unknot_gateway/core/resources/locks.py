@@ -85,10 +85,13 @@ class Locks:
         text = f"token {token} holds nothing of {resource!r} (any more): nothing was done"
         self._t.refuse(reply_to, body_id, errors.STALE_TOKEN, text)
 
-    def closes(self, session: Session, wait_id: str, reply_to: str | None) -> bool:
-        """Whether the end of wait *wait_id* has crossed its grant: then it is a release."""
+    def closes(
+        self, session: Session, wait_id: str, reply_to: str | None, generation: int | None = None
+    ) -> bool:
+        """Whether the end of wait *wait_id* has crossed its grant: then it is a release, unless of an older one."""
         hold = self._leases.find(wait_id)
-        if hold is None or hold.strand.session is not session:
+        is_older = generation is not None and generation < session.void.get(wait_id, 0)
+        if hold is None or hold.strand.session is not session or is_older:
             return False
         self._t.count("grants.crossed")
         self._leases.drop(hold)
@@ -168,17 +171,11 @@ class Locks:
             return False
         if any(part.units > UNITS_MAX for part in named.resources):
             return False
-        others = [
-            hold
-            for part in named.resources
-            if part.kind == "lock"
-            for hold in self._leases.of_pool((part.kind, part.id))
-        ]
-        if any(other.token > named.token for other in others):
+        wait = self._t.messages.waits.get(EventId(named.id))
+        if (wait is not None and wait.session is not session) or not self._outdoes(named):
             return False
-        for other in others:
-            self._t.count("leases.outdone")
-            self.take_away(other)
+        if wait is not None:  # sent again before its client heard of the grant, and over with it
+            self._openwaits.close(session, bodies.WaitClose(named.id), None, now)
         parts = [(self._pools.need((part.kind, part.id)), max(part.units, 1)) for part in named.resources]
         for pool, units in parts:
             self._pools.held_again(pool, units)
@@ -191,4 +188,19 @@ class Locks:
         lease_s = lease_of(named.lease_s)
         self._leases.enter(Hold(strand, EventId(named.id), named.token, lease_s, now + lease_s, now, parts))
         self._t.count("leases.resumed")
+        return True
+
+    def _outdoes(self, named: holds.Hold) -> bool:
+        """Whether nobody holds a lock of *named* under a higher token; those with lower ones hold it no more."""
+        others = {
+            hold.id: hold
+            for part in named.resources
+            if part.kind == "lock"
+            for hold in self._leases.of_pool((part.kind, part.id))
+        }
+        if any(other.token > named.token for other in others.values()):
+            return False
+        for other in others.values():
+            self._t.count("leases.outdone")
+            self.take_away(other)
         return True

@@ -4,10 +4,11 @@ import msgspec
 
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.records import Session, Strand
+from unknot_gateway.core.resources.holders import ThingKey
 from unknot_gateway.core.resources.locks import Locks
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors, resources
-from unknot_schemas.ids import MAIN, AgentId, EventId, ExecutionId, StrandId, agent_id
+from unknot_schemas.ids import MAIN, OWN_TASK, AgentId, EventId, ExecutionId, StrandId, agent_id
 from unknot_schemas.limits import UNITS_MAX
 
 _OfStrand = (
@@ -102,22 +103,39 @@ class Offers:
         elif body.kind == "artifact" and self._artifacts.data_of(body.id) is not None:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
         else:
-            strand = self._holder(session, body, detached=body.detached)
+            is_over = until_s is not None and not until_s > 0
+            strand = self._holder(session, body, detached=None if is_over else body.detached)
             if strand is None:
                 self._t.count("holders.unresolved")
+            elif is_over:
+                self._clear(key, strand)
             else:
-                until = now + until_s if until_s is not None and until_s > 0 else None
+                until = now + until_s if until_s is not None else None
                 self._holders.set(session, key, strand, body.units, body.capacity, until)
             self._t.receipt(reply_to, bodies.Receipt(True, body.id))
 
     def clear(self, session: Session, body: resources.HolderClear, reply_to: str | None) -> None:
         """It is so no more."""
-        thing = self._holders.find((body.kind, body.id))
-        strand = self._holder(session, body, detached=None)
+        key = (body.kind, body.id)
+        was_there = self._clear(key, self._holder(session, body, detached=None))
+        if not was_there and body.holder is not None:
+            # Its session has ended, or it has several now: whoever was meant, none of them does.
+            for strand in self._reported(key, body.holder):
+                was_there |= self._clear(key, strand)
+        self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=not was_there))
+
+    def _clear(self, key: ThingKey, strand: Strand | None) -> bool:
+        thing = self._holders.find(key)
         report = thing.reports.get(strand) if thing is not None and strand is not None else None
         if report is not None:
             self._holders.clear(report)
-        self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=report is None))
+        return report is not None
+
+    def _reported(self, key: ThingKey, holder: resources.Holder) -> list[Strand]:
+        thing = self._holders.find(key)
+        meant = (agent_id(holder.agent), holder.execution or MAIN, OWN_TASK)
+        strands = thing.reports if thing is not None else ()
+        return [each for each in strands if (each.session.name, each.execution, each.id) == meant]
 
     def _holder(
         self, session: Session, body: resources.HolderSet | resources.HolderClear, *, detached: bool | None

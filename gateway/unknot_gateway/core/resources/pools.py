@@ -97,7 +97,19 @@ class Pools:
             pool.is_declared = True
             self._declared += 1
         self._resize(pool, capacity)
-        return [ask for ask in (*pool.places, *pool.queue) if ask.units > capacity]
+        return self._never(pool)
+
+    def _never(self, pool: LeasedPool) -> list[Ask]:
+        """Asks for more than there is in all; a wait that needs all of its conditions has one of its asks here."""
+        found: list[Ask] = []
+        together: dict[EventId, int] = {}
+        for ask in (*pool.places, *pool.queue):
+            body, units = ask.wait.body, ask.units
+            if body.need in {"all", len(body.on)}:
+                units = together[ask.wait.id] = together.get(ask.wait.id, 0) + ask.units
+            if units > pool.capacity:
+                found.append(ask)
+        return found
 
     def _resize(self, pool: LeasedPool, capacity: int) -> None:
         before, pool.capacity = pool.capacity, capacity
