@@ -57,6 +57,7 @@ async def judged(net: Net) -> Json:
     }
     return {
         "agents": own,
+        "runs": answer["runs"],
         "components": [c for c in answer["components"] if any(a.endswith(net.tag) for a in c["agents"])],
     }
 
@@ -101,6 +102,7 @@ async def test_run_9104_all_are_healthy_and_two_can_never_finish(shadow: Net) ->
     assert len(rows) == 5
     assert all(row["fresh"] for row in rows), "health is a property of a process"
     assert (found["agents"]["planner"], found["agents"]["archivist"]) == ("IDLE", "IDLE")
+    assert found["runs"][RUN] == {"verdict": "DEADLOCK", "others": ["WAITING_OUTSIDE"]}
     of_run = [component for component in found["components"] if RUN in component["runs"]]
     assert [component["verdict"] for component in of_run] == ["DEADLOCK", "WAITING_OUTSIDE"]
     edges = {w["agent"].removesuffix(f"-{shadow.tag}"): w["edges"] for c in of_run for w in c["waiters"]}

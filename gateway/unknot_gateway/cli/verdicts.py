@@ -20,6 +20,8 @@ def lines(answer: dict[str, Any]) -> Iterator[str]:
     """The answer of ``api.verdicts`` as lines."""
     for component in answer["components"]:
         yield from _component(component)
+    for run, found in answer["runs"].items():
+        yield f"run {run}: {_with_others(found)}"
     agents = (f"{agent} {verdict or _UNJUDGED}" for agent, verdict in answer["agents"].items())
     yield f"agents: {', '.join(agents) or 'none'}"
     if answer["suspects"]:
@@ -31,11 +33,13 @@ def is_deadlocked(answer: dict[str, Any]) -> bool:
     return any(component["verdict"] == "DEADLOCK" for component in answer["components"])
 
 
+def _with_others(found: dict[str, Any]) -> str:
+    others = [verdict or _UNJUDGED for verdict in found["others"]]
+    return (found["verdict"] or _UNJUDGED) + (f" (also {', '.join(others)})" if others else "")
+
+
 def _component(component: dict[str, Any]) -> Iterator[str]:
-    others = [verdict or _UNJUDGED for verdict in component["others"]]
-    yield f"{component['verdict'] or _UNJUDGED}: {_SAID[component['verdict']]}" + (
-        f" (also {', '.join(others)})" if others else ""
-    )
+    yield f"{_with_others(component)}: {_SAID[component['verdict']]}"
     for cycle in component["cycles"]:
         often = f", {component['decided']} times lately" if component["decided"] else ""
         yield f"  cycle {' -> '.join(cycle)}{often}"

@@ -80,6 +80,13 @@ class Component(Struct, frozen=True):
     waiters: list[Waiter]
 
 
+class RunVerdict(Struct, frozen=True):
+    """Of one run: the worst of its components, and all others, worst first."""
+
+    verdict: Verdict | None
+    others: list[Verdict | None]
+
+
 class Verdicts(Struct, frozen=True):
     """All components, worst first. *total*: open requests and waits; *judged*: those looked at, of them that block.
 
@@ -94,6 +101,7 @@ class Verdicts(Struct, frozen=True):
     suspects: int
     components: list[Component]
     agents: dict[str, Verdict | Literal["IDLE"] | None]
+    runs: dict[str, RunVerdict]
 
 
 class Judge:
@@ -229,8 +237,8 @@ class Judge:
         total = sum(len(session.open) for session in self._t.sessions.all())
         suspects = self._t.waiting.graph.suspects
         agents = self._agents(components)
-        network, epoch = self._kernel.network, self._kernel.epoch
-        return Verdicts(network, epoch, total, len(self._chosen), suspects, components, agents)
+        network, epoch, judged = self._kernel.network, self._kernel.epoch, len(self._chosen)
+        return Verdicts(network, epoch, total, judged, suspects, components, agents, _runs(components))
 
     def _components(self) -> list[list[Key]]:
         """The strands that are tied together by what they wait for."""
@@ -293,6 +301,15 @@ class Judge:
                 works = any(leg.state == "running" for session in sessions for leg in session.held.values())
                 found.setdefault(name, "PROGRESSING" if works else "IDLE")
         return found
+
+
+def _runs(components: list[Component]) -> dict[str, RunVerdict]:
+    found: dict[str, dict[Verdict | None, None]] = {}
+    for component in components:
+        for run in component.runs:
+            found.setdefault(run, {}).update(dict.fromkeys([component.verdict, *component.others]))
+    ordered = {run: sorted(verdicts, key=WORST_FIRST.index) for run, verdicts in found.items()}
+    return {run: RunVerdict(verdicts[0], verdicts[1:]) for run, verdicts in ordered.items()}
 
 
 def _retried(cycle: tuple[str, ...], decided: int) -> Component:
