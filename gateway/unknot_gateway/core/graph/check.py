@@ -203,14 +203,17 @@ class Checks:
         return left
 
     def _next_dependents(self) -> list[int]:
-        """Who depends directly on one of the newly stuck nodes; itself, when it is not stuck any more.
+        """Who depends directly on one of the newly stuck nodes.
 
-        For what was tied to it as a stuck node may be tied together with it as well.
+        When it is not stuck any more, itself too: what was tied to it as a stuck node may be tied together with it as
+        well, and its rank is gone, on which theirs may rest.
         """
         node = self._spread.pop()
-        if node not in self.model.stuck:
-            return [node]
-        return sorted(Dependents(self.model, (node,)).direct(newly_stuck=True))
+        if node in self.model.stuck:
+            return sorted(Dependents(self.model, (node,)).direct(newly_stuck=True))
+        if node not in self.model.nodes:
+            return []
+        return [node, *sorted(Dependents(self.model, (node,)).direct() - {node})]
 
     def _check(self, node: int, limit: int, wait: int | None = None) -> int | None:
         """Find out whether *node* is stuck, and who is with it; the steps spent, None: more than *limit*.
