@@ -203,6 +203,41 @@ def test_an_approval_rests_on_its_approver() -> None:
     assert only(stage).agents == {"birch": "WAITING_OUTSIDE", "elm": "WAITING_OUTSIDE"}
 
 
+def test_nobody_is_judged_before_reconciliation_is_over() -> None:
+    stage = ResourceStage()
+    stage.join("birch", resume=True)
+    stage.join("elm", resume=True)
+    stage.wait("birch", "w1", WaitCondition("artifact", "plan"))
+    assert only(stage).agents == {"birch": None}
+    for agent in ("birch", "elm"):
+        stage.beat(agent, open=["w1"] if agent == "birch" else [])
+    assert only(stage).agents == {"birch": "STARVATION_RISK"}
+
+
+def test_an_execution_shares_the_ends_of_its_joined_strands_and_of_no_others() -> None:
+    stage = trio()
+    stage.wait("birch", "w1", WaitCondition("tool", "ocr"), strand="s1")
+    stage.wait("birch", "w2", WaitCondition("human", "ann"), strand="s2")
+    stage.wait("birch", "w3", WaitCondition("agent", "elm"), strand="s3", detached=True)
+    stage.wait("flint", "w4", WaitCondition("agent", "birch"))
+    waiters = [waiter for component in judged(stage).components for waiter in component.waiters]
+    assert {(waiter.agent, waiter.strand): waiter.verdict for waiter in waiters} == {
+        ("birch", "s1"): "WAITING_OUTSIDE",
+        ("birch", "s2"): "WAITING_OUTSIDE",
+        ("birch", "s3"): "CONTENTION",
+        ("birch", ""): "WAITING_OUTSIDE",
+        ("flint", ""): "WAITING_OUTSIDE",
+    }
+
+
+def test_what_rests_on_an_agent_without_hello_is_assumed() -> None:
+    stage = ResourceStage()
+    stage.request("ash", "oak", "r1", timeout_s=30.0)
+    (edge,) = only(stage).waiters[0].edges
+    assert (edge.evidence, edge.holders) == ("assumed", ["oak/main"])
+    assert only(stage).agents == {"ash": "CONTENTION", "oak": "PROGRESSING"}
+
+
 def test_components_are_apart_and_the_worst_comes_first() -> None:
     stage = trio()
     stage.wait("birch", "w1", WaitCondition("human", "ann"))

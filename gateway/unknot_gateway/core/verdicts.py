@@ -45,7 +45,7 @@ WORST_FIRST: Final[tuple[Verdict | None, ...]] = (
     "CONTENTION",
     "PROGRESSING",
 )
-"""None: not judged (yet): a deadlock is suspected and being probed, or the question was cut short."""
+"""None: not judged (yet): suspected of a deadlock and being probed, cut off by a limit, or after an epoch change."""
 
 _DECIDED: Final = 16
 _SUSPECTED: Final = 32
@@ -199,6 +199,8 @@ class Judge:
 
     def of(self, key: Key) -> Verdict | None:
         """The verdict on one strand that waits."""
+        if self._t.is_reconciling:
+            return None  # who holds and produces what is not known again yet
         ends = self._ends.get(key, 0)
         if key in self._stuck:
             is_decided = key in self._in_core or (ends & _DECIDED and not ends & _SUSPECTED)
