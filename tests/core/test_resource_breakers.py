@@ -188,3 +188,19 @@ def test_nobody_names_a_hold_by_the_id_of_anothers_wait(after: ResourceStage) ->
     after.beat("ash", open=["w"])
     assert after.kinds() == {"w": "granted"}
     assert held(after) == ["w"]
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_lock_that_was_granted_anew_never_goes_back_to_a_lower_token(
+    after: ResourceStage, is_released: bool
+) -> None:
+    after.join("fir")
+    after.lock("fir", "w9", "db")
+    if is_released:
+        after.release("fir", "w9")
+    resume(after, "ash", holds.Hold("w1", 5, [units("db")], lease_s=50.0))
+    assert after.lapsed("ash") == ["w1"]
+    after.say("fir", resources.LockCheck("db", 5))
+    assert not after.last_receipt().ok
+    resume(after, "birch", holds.Hold("w2", 6, [units("log")], lease_s=50.0))
+    assert "w2" in held(after)

@@ -64,8 +64,16 @@ class Granting:
             leases = (lease_of(on.lease_s) for at in true if is_leased(on := body.on[at]))
             hold = self._t.resources.leases.grant(wait.id, strand, parts, min(leases), now)
             strand.ties -= 1
+            self._note_passed_on(hold, now)
         kind, fulfilled = self._fulfilled(wait, true, hold)
         self._openwaits.tell(wait, kind, now, fulfilled=fulfilled)
+
+    def _note_passed_on(self, hold: Hold, now: float) -> None:
+        passed_on = self._t.resources.leases.passed_on
+        if now <= self._t.began_at + self._t.limits.reconcile_s:
+            passed_on.update(pool.key for pool, _ in hold.parts)
+        else:
+            passed_on.clear()  # nobody who held anything before this epoch comes back any more
 
     def _fulfilled(
         self, wait: OpenWait, true: list[int], hold: Hold | None

@@ -54,6 +54,8 @@ class Leases:
         self._token = self.first_token
         self._holds: dict[EventId, Hold] = {}
         self._of_pool: dict[PoolKey, dict[EventId, Hold]] = {}
+        self.passed_on: set[PoolKey] = set()
+        """Locks granted in this epoch while those who held them before it might still come back."""
 
     def __len__(self) -> int:
         return len(self._holds)

@@ -191,7 +191,11 @@ class Locks:
         return True
 
     def _outdoes(self, named: holds.Hold) -> bool:
-        """Whether nobody holds a lock of *named* under a higher token; those with lower ones hold it no more."""
+        """Whether nobody has, or has had, a lock of *named* under a higher token; who has a lower one has none now."""
+        if any(
+            part.kind == "lock" and (part.kind, part.id) in self._leases.passed_on for part in named.resources
+        ):
+            return False
         others = {
             hold.id: hold
             for part in named.resources
