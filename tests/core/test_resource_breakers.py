@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.core.resource_stage import ResourceStage, leased, units
+from unknot_gateway.core.facts import ApprovalDecided
 from unknot_gateway.core.kernel import Kernel, KernelConfig
 from unknot_schemas import bodies, errors, holds, resources
 
@@ -151,6 +152,15 @@ def test_the_close_of_an_older_generation_releases_nothing(stage: ResourceStage)
     stage.say("ash", close)
     stage.wait("ash", "w", leased("db"), generation=2)
     assert held(stage) == [], "an id never opens again"
+
+
+@pytest.mark.parametrize("by", ["eve", "human:eve"])
+def test_another_human_decides_nothing_however_the_name_is_written(stage: ResourceStage, by: str) -> None:
+    stage.wait("ash", "w", bodies.WaitCondition("approval", "human:bob"))
+    stage.feed(ApprovalDecided("w", "approved", by=by, reply_to="_INBOX.api"))
+    assert not stage.last_receipt().ok
+    stage.feed(ApprovalDecided("w", "approved", by=by.replace("eve", "bob")))
+    assert stage.kinds() == {"w": "approved"}
 
 
 # ---- over a restart

@@ -90,7 +90,7 @@ class Deciding:
 
     def of_operator(self, fact: ApprovalDecided) -> None:
         """The decision of a human, by the operator's api."""
-        by = fact.by if fact.by is not None and fact.by.startswith(HUMAN) else HUMAN
+        by = HUMAN + (fact.by or "").removeprefix(HUMAN)
         self.resolve(by, fact.id, fact.decision, fact.reason, fact.reply_to)
 
     def _of_a_human(self, approval_id: str) -> tuple[OpenWait, int] | None:
