@@ -43,6 +43,7 @@ REACHED: Final[dict[str, str]] = {
     "depth_max": "refused, `depth_limit`",
     "groups_max": f"{OVER_LIMIT} for a further group",
     "held_events_bytes_max": f"{OVER_LIMIT} for what comes then. Setting `bytes_max`",
+    "members_asked_max": f"{TOO_LARGE}, for a request to that channel: ask some by name, or send to all",
     "routes_max": "the cache of that agent starts anew",
     "uncorrelated_max": f"{OVER_LIMIT} for a further such request of that agent",
     "expect_search_max": "what lies deeper in the queue is not found for an `expect` opened later",
@@ -66,6 +67,7 @@ REACHED: Final[dict[str, str]] = {
     "requests_per_s": f"{OVER_LIMIT} for that agent's new work, before it is read. Setting `requests_per_s`",
     "check_steps": "the check goes on between messages: never a verdict",
     "due_max": "the other deadlines follow between messages",
+    "steps_max": "the others follow between messages",
     "sweep_waits": "sweeps are more seldom, in proportion",
     "drain_steps": "the rest follows between messages",
     # on the wire

@@ -256,6 +256,26 @@ def due_max() -> None:
     assert len(stage.kinds()) == 20
 
 
+def steps_max() -> None:
+    stage = two(steps_max=3, queue_max=100)
+    asked(stage, 20)
+    stage.clear()
+    stage.say("elm", bodies.Bye(stage.elm))  # type: ignore[attr-defined]
+    assert len(stage.kinds()) <= 3
+    stage.pass_time(0.001)
+    assert len(stage.kinds()) == 20
+    assert not stage.kernel.backlog
+
+
+def members_asked_max() -> None:
+    stage = two(members_asked_max=2)
+    for number in range(3):
+        stage.hello(f"m{number}", concurrency=1, channels=["crew"])
+    stage.request("birch", "@crew", "r", session=stage.birch)  # type: ignore[attr-defined]
+    assert outcome_code(stage, "r") == "too_large"
+    assert not any(stage.delivered(f"m{number}") for number in range(3))
+
+
 def sweep_waits() -> None:
     stage = two(sweep_waits=1, queue_max=100)
     asked(stage, 20)
@@ -473,6 +493,8 @@ def drain_steps() -> None:
 
 REACHES: Final[dict[str, Reach]] = {
     "messages_max": messages_max,
+    "steps_max": steps_max,
+    "members_asked_max": members_asked_max,
     "open_per_session_max": open_per_session_max,
     "queue_max": queue_max,
     "agents_max": agents_max,

@@ -81,7 +81,7 @@ BREAKS = {  # file, line, what it becomes, what is noticed, a seed to begin with
     ),
     "what-a-session-holds-is-not-lost-with-it": (
         "core/reception.py",
-        "            self._settle.lose(leg, now, why)\n",
+        "            self._settle.lose(leg, backlog.now, why)\n",
         "            pass\n",
         "is lost",
         38,

@@ -4,9 +4,14 @@ One lane for each set of pools that can take the same events; a freed slot looks
 only, so draining touches one entry for each slot.
 """
 
+from collections import OrderedDict
+
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.records import Agent, Lane, Leg, Pool
 from unknot_gateway.core.sessions import pool_for
+from unknot_gateway.core.waiting import Waiting
+
+Queue = OrderedDict[int, Leg]
 
 
 class Admission:
@@ -59,7 +64,10 @@ class Admission:
             del leg.lane.legs[leg.order]
             leg.lane = None
             leg.agent.queued -= 1
-        elif leg.agent.waiting.pop(leg.order, None) is not None:
+        elif (
+            leg.agent.waiting.pop(leg.order, None) is not None
+            or leg.agent.unplaced.pop(leg.order, None) is not None
+        ):
             leg.agent.queued -= 1
 
     def wait_for_agent(self, leg: Leg) -> None:
@@ -67,6 +75,18 @@ class Admission:
         leg.state = "absent"
         leg.agent.waiting[leg.order] = leg
         leg.agent.queued += 1
+
+    def postpone(self, leg: Leg) -> None:
+        """Let *leg* wait behind what is to be placed before it."""
+        leg.state = "absent"
+        leg.agent.unplaced[leg.order] = leg
+        leg.agent.queued += 1
+
+    def next_unplaced(self, agent: Agent) -> Leg:
+        """Take out the oldest of what is to be placed."""
+        _, leg = agent.unplaced.popitem(last=False)
+        agent.queued -= 1
+        return leg
 
     def next_for(self, pool: Pool) -> Leg | None:
         """Take out the oldest event that *pool* can handle now; None if it has no free slot or nothing waits."""
@@ -86,17 +106,42 @@ class Admission:
             return None
         return next(place for place, order in enumerate(leg.lane.legs, 1) if order == leg.order)
 
-    def reroute(self, agent: Agent) -> list[Leg]:
-        """Sessions of *agent* have changed: empty its lanes, and return what was in them, oldest first."""
+    def gather(self, agent: Agent, waiting: Waiting) -> bool:
+        """Sessions of *agent* have changed: all that waits for it is to be placed anew, oldest first; whether anything.
+
+        Until it is, nobody is held up by it as far as the graph goes.
+        """
         agent.routes.clear()
-        legs = sorted(
-            (leg for lane in agent.lanes.values() for leg in lane.legs.values()), key=lambda leg: leg.order
-        )
-        for lane in agent.lanes.values():
-            for pool in lane.pools:
-                pool.lanes.clear()
+        queues = [lane.legs for lane in agent.lanes.values() if lane.legs]
+        for pool in {pool for lane in agent.lanes.values() for pool in lane.pools}:
+            pool.lanes.clear()
+            if queues:
+                waiting.renew(pool)
         agent.lanes.clear()
-        for leg in legs:
-            leg.lane = None
-            agent.queued -= 1
-        return legs
+        for queue in queues:
+            for leg in queue.values():
+                leg.lane, leg.state = None, "absent"
+        if agent.waiting:
+            queues.append(agent.waiting)
+            agent.waiting = OrderedDict()
+        for queue in queues:
+            agent.unplaced = _merged(agent.unplaced, queue)
+        return bool(agent.unplaced)
+
+
+def _merged(one: Queue, other: Queue) -> Queue:
+    """Both in one, by order; the longer one is kept as it is where the other goes before or behind it."""
+    short, long = (one, other) if len(one) < len(other) else (other, one)
+    if not short:
+        return long
+    behind, before = next(iter(short)) > next(reversed(long)), next(reversed(short)) < next(iter(long))
+    if behind or before:
+        for order, leg in short.items() if behind else reversed(short.items()):
+            long[order] = leg
+            long.move_to_end(order, last=behind)
+        return long
+    return OrderedDict(sorted([*one.items(), *other.items()], key=_order))
+
+
+def _order(entry: tuple[int, Leg]) -> int:
+    return entry[0]

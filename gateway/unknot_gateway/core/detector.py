@@ -96,6 +96,8 @@ class Detector:
         if any(i.read == 1 and not i.nodes.isdisjoint(nodes) for i in self.incidents.values()):
             return
         reading = self._members.read(core)
+        if not reading.is_live:
+            return
         if any(incident.digest == reading.digest for incident in self.incidents.values()):
             return  # a second read takes long: only another core is asked about beside it
         if reading.digest in self.decided or len(self.incidents) >= self._t.limits.incidents_max:

@@ -29,6 +29,8 @@ class Dispatch:
             return None
         if self._t.is_reconciling:
             return self._place_later(leg)
+        if agent.unplaced and leg.order > next(iter(agent.unplaced)):
+            return self._postpone(leg)
         if not agent.sessions:
             return self._place_absent(leg, now)
         if message.source.resent and (fault := self._reconcile.fault(leg)) is not None:
@@ -237,6 +239,12 @@ class Dispatch:
         if not self._t.admission.has_room(leg.agent):
             return self._full(leg.agent.id)
         self._t.admission.wait_for_agent(leg)
+        return None
+
+    def _postpone(self, leg: Leg) -> bodies.Error | None:
+        if not self._t.admission.has_room(leg.agent):
+            return self._full(leg.agent.id)
+        self._t.admission.postpone(leg)
         return None
 
     def _full(self, agent: str) -> bodies.Error:

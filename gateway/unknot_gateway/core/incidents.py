@@ -72,6 +72,11 @@ class Reading(Struct, eq=False):
     revisions: frozenset[str]
     """Of what is only reported of its holders: another one is another report."""
 
+    @property
+    def is_live(self) -> bool:
+        """Whether no member's session is over: what such a one leaves behind is about to be cleared away."""
+        return all(session.live for session in self.sessions)
+
 
 class Members:
     """Reads cores, and what their members say."""
@@ -107,7 +112,7 @@ class Members:
     def is_sound(self, incident: Incident, reading: Reading) -> bool:
         """Whether every wait of the core is open, was asked about where somebody could be asked, and rests on the
         same reports."""
-        return (reading.is_whole and reading.revisions <= incident.revisions) and all(
+        return (reading.is_live and reading.is_whole and reading.revisions <= incident.revisions) and all(
             part.id in incident.named or not owner_of(part).said_hello for part in reading.parts
         )
 

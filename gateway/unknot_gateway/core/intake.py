@@ -11,6 +11,7 @@ from unknot_gateway.core.messages import Tombstone, digest_of
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, OpenWait, Session
+from unknot_gateway.core.served import too_many_members
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
@@ -225,8 +226,11 @@ class Intake:
         message.legs.append(Leg(message, agent, self._t.admission.next_order()))
 
     def _member_legs(self, message: Message) -> bodies.Error | None:
-        channel = message.target[1:]
-        for member in self._t.sessions.members(channel, message.source.name):
+        channel, most = message.target[1:], self._t.limits.members_asked_max
+        members = self._t.sessions.members(channel, message.source.name)
+        if len(members) > most:
+            return too_many_members(channel, len(members), most)
+        for member in members:
             self._leg(message, member)
         if message.legs:
             return None

@@ -6,6 +6,7 @@ changes the tables, and nothing here waits, sends, draws or reads a clock. The r
     intake      what agents send: checked, entered before anything is sent   dispatch  routed, queued, delivered
     settle      how messages end, each request in exactly one Outcome        groups    requests that are one wait
     reception   who lives                                                    openwaits waits that agents open themselves
+    backlog     what is too much for one fact, done between messages
     connections whose connection to the server has ended
     heartbeats  what sessions name, compared with what is known here
     waiting     from records to the graph of who waits for what              graph/    the exact engine
@@ -16,6 +17,7 @@ changes the tables, and nothing here waits, sends, draws or reads a clock. The r
 from itertools import islice
 from typing import Final, assert_never
 
+from unknot_gateway.core.backlog import Backlog
 from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.deadlines import Due
 from unknot_gateway.core.detector import Detector
@@ -77,7 +79,10 @@ class Kernel:
         self.heartbeats = beats = Heartbeats(
             tables, dispatch, settle, intake, openwaits, reconcile, claims, self.resources
         )
-        self.reception = Reception(tables, dispatch, settle, groups, intake, self.resources, reconcile, beats)
+        self.backlog = backlog = Backlog(tables, settle, intake)
+        self.reception = Reception(
+            tables, dispatch, settle, groups, intake, self.resources, reconcile, beats, backlog
+        )
         self.detector.release = self.intake.release
         self._sweeps = 0
 
@@ -88,6 +93,7 @@ class Kernel:
         """
         tables = self.tables
         tables.began_at = min(tables.began_at, now)
+        self.backlog.begin(now)
         match fact:
             case EventSeen():
                 self.intake.event(fact, now)
@@ -142,13 +148,17 @@ class Kernel:
             self.detector.look(now)
             self._arm_sweep(now)
         if self.reception.draining:
-            self.reception.end_drained(now)
+            self.reception.end_drained()
         return may_go_on and tables.resources.is_stirred
 
     def next_wakeup_at(self) -> float | None:
         """When TimePassed is due; None if nothing is. One in the past: there is work left, come back soon."""
         tables = self.tables
-        if tables.waiting.graph.suspects or (tables.resources.is_touched and not tables.is_reconciling):
+        if (
+            self.backlog
+            or tables.waiting.graph.suspects
+            or (tables.resources.is_touched and not tables.is_reconciling)
+        ):
             return 0.0
         return self.tables.deadlines.next_at()
 
@@ -269,6 +279,7 @@ class Kernel:
         self.tables.waiting.graph.drain(self.tables.limits.drain_steps)
         for due in islice(self.tables.deadlines.take(now), self.tables.limits.due_max):
             self._due(due, now)
+        self.backlog.run()
         self.tables.messages.forget_old(now)
         self.reconcile.forget_old(now)
 
@@ -316,7 +327,7 @@ class Kernel:
             case "silence":
                 self.reception.silence(session, now)
             case "drain":
-                self.reception.end(session, now, "its drain time was over", said_bye=True)
+                self.reception.end(session, "its drain time was over", said_bye=True)
             case "idle":
                 self.reception.idle(session, now)
             case "claims":
@@ -333,6 +344,8 @@ class Kernel:
         leg = self._leg(key)
         if leg is None:
             self.intake.nobody_joined(EventId(key[0]), str(key[1]), now)
+        elif leg.order in leg.agent.unplaced:
+            return  # it is to be placed: that says what becomes of it
         elif leg.state == "absent" and (fault := self.reconcile.fault(leg)) is not None:
             self.settle.reject(leg, fault, now)
         elif leg.state == "absent":

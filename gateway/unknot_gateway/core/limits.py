@@ -45,6 +45,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Open groups."""
     held_events_bytes_max: int = 1 << 30
     """Bytes of ``data`` of all open messages together."""
+    members_asked_max: int = 500
+    """Members of a channel that one request may ask: some 20 ms."""
     routes_max: int = 1_024
     """Cached routes (event type -> pools) of one agent; the cache starts anew beyond."""
     uncorrelated_max: int = 256
@@ -99,6 +101,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Steps of one inline graph check."""
     due_max: int = 1_000
     """Deadlines handled in one slice; the others follow between messages."""
+    steps_max: int = 200
+    """Events placed anew, ended or withdrawn in one slice because a session came, changed or went: some 10 ms. The
+    others follow between messages."""
     sweep_waits: int = 5_000
     """Open waits that are swept at every ``sweep_s``; more of them are swept more seldom, in proportion."""
     drain_steps: int = 1_000

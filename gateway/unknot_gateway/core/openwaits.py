@@ -109,9 +109,9 @@ class OpenWaits:
             if wait.wait is not None and not is_decided:
                 self._t.waiting.change(wait.wait, index, self._agent(name))
 
-    def end_session(self, session: Session, now: float) -> None:
-        """All waits of *session* are over."""
-        for wait in [wait for wait in session.open.values() if isinstance(wait, OpenWait)]:
+    def leave(self, wait: OpenWait, now: float) -> None:
+        """*wait* is over with its session."""
+        if self._t.messages.waits.get(wait.id) is wait:
             self._remove(wait)
             self._bury(wait, now, "cancelled")
 

@@ -1,12 +1,15 @@
 """Sessions come, change, and go; how a session ends is decided here."""
 
+from collections.abc import Iterator
+
+from unknot_gateway.core.backlog import Backlog, one_by_one
 from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import Answer, SendControl, SendNotice
 from unknot_gateway.core.groups import Groups
 from unknot_gateway.core.heartbeats import Heartbeats
 from unknot_gateway.core.intake import Intake
 from unknot_gateway.core.reconcile import Reconcile
-from unknot_gateway.core.records import Agent, Leg, Message, Session
+from unknot_gateway.core.records import Agent, Message, OpenWait, Session
 from unknot_gateway.core.resources.door import Door
 from unknot_gateway.core.served import difference
 from unknot_gateway.core.sessions import pool_for, pools_of
@@ -20,7 +23,7 @@ from unknot_schemas.subjects import CONTROL_REPLACED, NOTICE_POOLS_DIFFER
 class Reception:
     """Hello, bye, and the end of sessions."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  a session has to do with all of them
         self,
         tables: Tables,
         dispatch: Dispatch,
@@ -30,6 +33,7 @@ class Reception:
         resources: Door,
         reconcile: Reconcile,
         heartbeats: Heartbeats,
+        backlog: Backlog,
     ) -> None:
         self._t = tables
         self._dispatch = dispatch
@@ -40,6 +44,7 @@ class Reception:
         self._reconcile = reconcile
         self._heartbeats = heartbeats
         self._resources = resources
+        self._backlog = backlog
         self.draining: set[Session] = set()
 
     # -- hello
@@ -57,12 +62,12 @@ class Reception:
         session.heard_at = now
         self._t.connections.heard(session, hello.connection, now)
         self._welcome(session, reply_to)
-        if known is not None and known.hello != hello:
-            self._change_pools(known, hello, now)
-        self._openwaits.agent_changed(name)
         if known is None:
             self._resources.deciding.show_all(session, now)
-        self._place_waiting(session.agent, now)
+        if known is None:
+            self._place_waiting(session.agent)
+        elif known.hello != hello:
+            self._change(known, hello, now)
         self._heartbeats.give_claimed(session, list(session.claims), now)
         if session.channels:
             self._intake.joined(session.agent, session.channels, now)
@@ -102,7 +107,7 @@ class Reception:
             self._t.sessions.replace(name, old.id, session.id)
             body = bodies.Replaced(old.id, session.id)
             self._t.out.append(SendControl(name, old.id, CONTROL_REPLACED, body))
-            self.end(old, now, "its session was replaced")
+            self.end(old, "its session was replaced")
         self._t.count("sessions.opened")
         self._compare_pools(session)
         return session
@@ -139,41 +144,41 @@ class Reception:
         self._t.is_reconciling = False
         self._resources.granting.refuse_undeclared(now)
         for agent in list(self._t.sessions.agents.values()):
-            self._place_waiting(agent, now)
+            if agent.waiting:
+                self._place_waiting(agent)
         self._t.waiting.is_touched = True
 
-    def _place_waiting(self, agent: Agent, now: float) -> None:
-        agent.routes.clear()
-        legs = list(agent.waiting.values()) + self._t.admission.reroute(agent)
-        for leg in legs:
-            self._t.admission.withdraw(leg)
+    def _place_waiting(self, agent: Agent, otherwise: bodies.Error | None = None) -> None:
         if agent.sessions and agent.zero is not None:
-            legs += self._taken_over(agent.zero)
-        for leg in sorted(legs, key=lambda leg: leg.order):
-            if leg.message.is_open:
-                self._intake.place_again(leg, now)
+            self._take_over(agent.zero)
+        self._backlog.place(agent, otherwise)
+        self._openwaits.agent_changed(agent.id)
 
-    def _taken_over(self, zero: Session) -> list[Leg]:
+    def _take_over(self, zero: Session) -> None:
         """What was published for an agent before its first hello: nobody may have heard it, or its own program."""
-        legs = [leg for leg in zero.held.values() if leg.message.is_open and not leg.ended]
-        for leg in legs:
+        for leg in [leg for leg in zero.held.values() if leg.message.is_open and not leg.ended]:
             leg.may_be_known = leg.state == "running"
             self._dispatch.take_back(leg)
-        return legs
+            self._t.admission.wait_for_agent(leg)
 
-    def _change_pools(self, session: Session, hello: bodies.Hello, now: float) -> None:
-        """The session serves otherwise from now on; a main pool that is gone has no reader any more."""
+    def _change(self, session: Session, hello: bodies.Hello, now: float) -> None:
+        """The session says otherwise of itself from now on."""
         assert session.hello is not None
         before, session.hello = session.hello, hello
         self._t.sessions.describe(session, hello)
-        if (before.pools, before.concurrency) == (hello.pools, hello.concurrency):
-            return
+        error = None
+        if (before.pools, before.concurrency) != (hello.pools, hello.concurrency):
+            error = bodies.Error(
+                errors.NO_READER, f"the program of {session.name!r} has stopped reading its events"
+            )
+            self._change_pools(session, hello, error, now)
+        self._place_waiting(session.agent, error)
+
+    def _change_pools(self, session: Session, hello: bodies.Hello, error: bodies.Error, now: float) -> None:
+        """The session serves otherwise from now on; a main pool that is gone has no reader any more."""
         old, session.pools = session.pools, pools_of(session, hello)
         self._t.waiting.pools_added(session.pools)
-        queued = self._t.admission.reroute(session.agent)
-        error = bodies.Error(
-            errors.NO_READER, f"the program of {session.name!r} has stopped reading its events"
-        )
+        self._t.admission.gather(session.agent, self._t.waiting)
         for leg in [leg for leg in session.held.values() if leg.pool in old and leg.pool.main]:
             if leg.message.is_open and not leg.ended:
                 self._settle.end(leg.message, "refused", now, error=error)
@@ -181,13 +186,6 @@ class Reception:
         for leg in session.held.values():
             if leg.pool in old:
                 self._dispatch.rehome(leg, pool_for(session, leg.message.type))
-        for leg in queued:
-            if not leg.message.is_open:
-                continue
-            if self._t.admission.route(session.agent, leg.message.type):
-                self._intake.place_again(leg, now)
-            else:
-                self._settle.reject(leg, error, now)
         self._t.waiting.pools_removed(old)
 
     # -- end
@@ -195,17 +193,17 @@ class Reception:
     def bye(self, session: Session, drain_s: float, now: float) -> None:
         """No new work for *session*; it ends when what it holds has ended, at the latest after *drain_s*."""
         session.draining = True
-        self._place_waiting(session.agent, now)
         if drain_s <= 0 or not session.held:
-            self.end(session, now, "it said bye", said_bye=True)
+            self.end(session, "it said bye", said_bye=True)
         else:
+            self._place_waiting(session.agent)
             self.draining.add(session)
             self._t.deadlines.set("drain", session, now + min(drain_s, limits.TIMEOUT_MAX_S))
 
-    def end_drained(self, now: float) -> None:
+    def end_drained(self) -> None:
         """A draining session ends with the last thing that it holds."""
         for session in [session for session in self.draining if not session.held]:
-            self.end(session, now, "it said bye", said_bye=True)
+            self.end(session, "it said bye", said_bye=True)
 
     def silence(self, session: Session, now: float) -> None:
         """Time has passed since *session* was heard: perhaps it is lost."""
@@ -216,13 +214,13 @@ class Reception:
             self._t.deadlines.set("silence", session, lost_at)
             return
         self._t.count("sessions.lost")
-        self.end(session, now, "its session was lost")
+        self.end(session, "its session was lost")
 
     def disconnected(self, session: Session, now: float) -> None:
         """The grace of *session*, whose connection has ended, is over."""
         if self._t.connections.is_lost(session, now):
             self._t.count("sessions.disconnected")
-            self.end(session, now, "its connection has ended")
+            self.end(session, "its connection has ended")
 
     def idle(self, zero: Session, now: float) -> None:
         """An agent without hello that has nothing open is forgotten after a while."""
@@ -237,7 +235,7 @@ class Reception:
         self._t.waiting.end_session(zero)
         self._t.sessions.close(zero)
 
-    def end(self, session: Session, now: float, why: str, *, said_bye: bool = False) -> None:
+    def end(self, session: Session, why: str, *, said_bye: bool = False) -> None:
         """*session* is over: what it holds is lost at once, what it waits for is withdrawn, its queue finds others."""
         if not session.live:
             return
@@ -249,20 +247,28 @@ class Reception:
         self._t.deadlines.drop("gone", session)
         self._t.connections.forget(session)
         self._reconcile.gone(session)
-        queued = self._t.admission.reroute(session.agent)
-        for leg in list(session.held.values()):
-            self._settle.lose(leg, now, why)
-        for message in [item for item in session.open.values() if isinstance(item, Message)]:
-            self._settle.cancel(message, now, why)
-        self._openwaits.end_session(session, now)
-        self._resources.session_ended(session, now, said_bye=said_bye)
-        self._groups.end_session(session)
-        self._t.waiting.end_session(session)
+        self._t.admission.gather(session.agent, self._t.waiting)
         self._t.waiting.pools_removed(session.pools)
-        self._openwaits.agent_changed(session.name)
-        for leg in queued:
-            if leg.message.is_open:
-                self._intake.place_again(leg, now)
+        self._backlog.clear(self._rest_of(session, why, said_bye=said_bye))
+        self._place_waiting(session.agent)
+
+    def _rest_of(self, session: Session, why: str, *, said_bye: bool) -> Iterator[None]:
+        """Clear away what *session* leaves behind, step by step."""
+        backlog = self._backlog
+        for leg in one_by_one(session.held.values()):
+            self._settle.lose(leg, backlog.now, why)
+            yield
+        for message in one_by_one(item for item in session.open.values() if isinstance(item, Message)):
+            self._settle.cancel(message, backlog.now, why)
+            yield
+        for wait in one_by_one(item for item in session.open.values() if isinstance(item, OpenWait)):
+            self._openwaits.leave(wait, backlog.now)
+            yield
+        self._resources.session_ended(session, backlog.now, said_bye=said_bye)
+        self._groups.end_session(session)
+        for strand in one_by_one(session.strands.values()):
+            self._t.waiting.remove(strand)
+            yield
 
 
 def fault_of(hello: bodies.Hello) -> bodies.Error | None:

@@ -128,6 +128,8 @@ class Agent(Struct, eq=False):
     routes: dict[str, tuple[Pool, ...]] = field(default_factory=dict)
     waiting: OrderedDict[int, "Leg"] = field(default_factory=OrderedDict)
     """Events for it while it is absent."""
+    unplaced: OrderedDict[int, "Leg"] = field(default_factory=OrderedDict)
+    """Events that wait to be placed anew: its sessions or their pools have changed."""
     queued: int = 0
     expects: "dict[EventId, OpenWait]" = field(default_factory=dict)
 

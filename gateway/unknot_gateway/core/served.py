@@ -16,6 +16,12 @@ _SLIP: Final = 2
 _ALL: Final = ">"
 
 
+def too_many_members(channel: str, found: int, most: int) -> bodies.Error:
+    """*channel* has more members than one request may ask."""
+    text = f"channel {channel!r} has {found} other members, and one request asks at most {most}"
+    return bodies.Error(errors.TOO_LARGE, f"{text}: ask some of them by name, or send to all")
+
+
 def not_subscribed(agent: Agent, event_type: str) -> bodies.Error:
     """No pool of *agent* serves *event_type*: what it serves instead, and what may have been meant."""
     served = sorted(set(islice(_patterns(agent), _COMPARED_MAX)))

@@ -28,6 +28,8 @@ class SessionTable:
         self._said_hello: OrderedDict[AgentId, None] = OrderedDict()
         """Agents that are not there now, but were."""
         self._used: OrderedDict[SessionId, _Used] = OrderedDict()
+        self._channels: dict[str, dict[Session, None]] = {}
+        """Live sessions by channel."""
         self._generations = 0
 
     def agent(self, name: AgentId) -> Agent:
@@ -114,11 +116,22 @@ class SessionTable:
         """Take over what *hello* says besides its pools."""
         asked = hello.heartbeat_s if hello.heartbeat_s is not None else HEARTBEAT_DEFAULT_S
         session.heartbeat_s = min(max(asked, HEARTBEAT_MIN_S), HEARTBEAT_MAX_S)
+        self._leave_channels(session)
         session.channels = frozenset(name.removeprefix("@") for name in hello.channels or ())
+        for channel in session.channels:
+            self._channels.setdefault(channel, {})[session] = None
+
+    def _leave_channels(self, session: Session) -> None:
+        for channel in session.channels:
+            sessions = self._channels.get(channel, {})
+            sessions.pop(session, None)
+            if not sessions:
+                self._channels.pop(channel, None)
 
     def close(self, session: Session) -> None:
         """The session is live no more."""
         session.live = False
+        self._leave_channels(session)
         agent = session.agent
         if agent.zero is session:
             agent.zero = None
@@ -143,13 +156,9 @@ class SessionTable:
 
     def members(self, channel: str, sender: AgentId) -> list[Agent]:
         """Agents other than *sender* with a live session in *channel*, by name."""
-        found = [
-            agent
-            for agent in self.agents.values()
-            if agent.id != sender
-            and any(channel in s.channels for s in agent.sessions.values() if not s.draining)
-        ]
-        return sorted(found, key=lambda agent: agent.id)
+        sessions = self._channels.get(channel, ())
+        found = {s.name: s.agent for s in sessions if not s.draining and s.name != sender}
+        return [found[name] for name in sorted(found)]
 
     def _use(self, token: SessionId, used: _Used) -> None:
         self._used[token] = used

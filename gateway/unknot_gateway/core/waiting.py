@@ -10,7 +10,17 @@ to matter: when the execution waits itself, or when others queue for the slot th
 
 from collections.abc import Sequence
 
-from unknot_gateway.core.graph import NEVER, OUTSIDE, Condition, Graph, Node, any_of, execution, resource
+from unknot_gateway.core.graph import (
+    NEVER,
+    OUTSIDE,
+    Condition,
+    Graph,
+    Node,
+    Resource,
+    any_of,
+    execution,
+    resource,
+)
 from unknot_gateway.core.graph import Wait as GraphWait
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.records import Group, Leg, Message, OpenWait, Pool, Session, Strand, Wait
@@ -71,7 +81,7 @@ class Waiting:
         if strand.is_lost:
             self._forget(strand)
         elif strand.leg is None and not strand.open_waits and not strand.owed and not is_main:
-            self._remove(strand)
+            self.remove(strand)
 
     def lose(self, strand: Strand) -> None:
         """Its session was lost, and it holds something: whoever waits for that is orphaned until it is let go."""
@@ -84,9 +94,10 @@ class Waiting:
     def end_session(self, session: Session) -> None:
         """Remove all nodes of *session*."""
         for strand in list(session.strands.values()):
-            self._remove(strand)
+            self.remove(strand)
 
-    def _remove(self, strand: Strand) -> None:
+    def remove(self, strand: Strand) -> None:
+        """The strand is over, with its session or before."""
         if strand.session.strands.pop((strand.execution, strand.id), None) is not None:
             self._drop_implied(strand)
             self._forget(strand)
@@ -102,8 +113,31 @@ class Waiting:
         """Enter the slots of a session's pools as resources. A main pool is its main; no limit is no resource."""
         for at, pool in enumerate(pools):
             if pool.slots is not None and not pool.main:
-                label = (pool.session.name, pool.session.id, "pool", str(at))
-                pool.resource = self.graph.add_resource(label, pool.slots, fifo=False)
+                self._add_slots(pool, at)
+
+    def _add_slots(self, pool: Pool, at: int) -> None:
+        label = (pool.session.name, pool.session.id, "pool", str(at))
+        pool.resource = self.graph.add_resource(label, pool.slots, fifo=False)
+
+    def main_slot(self, pool: Pool) -> Resource | None:
+        """The one slot of a main pool, which main itself holds for ever: who waits for it waits for main."""
+        if pool.resource is None and pool.is_served and pool.session.said_hello:
+            label = (pool.session.name, pool.session.id, "pool", MAIN)
+            pool.resource = self.graph.add_resource(label, 1, fifo=False)
+            self.graph.grant(pool.resource, self.strand(pool.session, MAIN).node)
+        return pool.resource
+
+    def renew(self, pool: Pool) -> None:
+        """Who waits for a slot of *pool* will say so anew; until then it holds nobody up."""
+        if pool.resource is None:
+            return
+        self.pools_removed((pool,))
+        if pool.main or not pool.is_served:
+            return
+        self._add_slots(pool, pool.session.pools.index(pool))
+        for leg in pool.session.held.values() if pool.is_watched else ():
+            if leg.pool is pool:
+                self.slot_taken(leg, pool)
 
     def pools_removed(self, pools: Sequence[Pool]) -> None:
         """The slots are there no more."""
@@ -142,13 +176,13 @@ class Waiting:
 
     def slot_taken(self, leg: Leg, pool: Pool) -> None:
         """The handler of *leg*, which is a node, has a slot of *pool*."""
-        if pool.resource is not None and leg.strand is not None:
+        if pool.resource is not None and leg.strand is not None and not pool.main:
             self.graph.grant(pool.resource, leg.strand.node)
             self.is_touched = True
 
     def slot_freed(self, leg: Leg, pool: Pool) -> None:
         """The handler of *leg* has returned its slot."""
-        if pool.resource is not None and leg.strand is not None:
+        if pool.resource is not None and leg.strand is not None and not pool.main:
             self.graph.release(pool.resource, leg.strand.node)
             self.is_touched = True
 
@@ -341,7 +375,9 @@ def slot_condition(waiting: Waiting, pools: Sequence[Pool]) -> Condition:
     """A slot in any of *pools*; what a main pool takes, main itself must handle."""
     conditions: list[Condition] = []
     for pool in pools:
-        if pool.main:
+        if pool.main and (slot := waiting.main_slot(pool)) is not None:
+            conditions.append(resource(slot))
+        elif pool.main:
             conditions.append(execution(waiting.strand(pool.session, MAIN).node))
         elif pool.resource is None:
             return OUTSIDE
