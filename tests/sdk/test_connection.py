@@ -326,6 +326,27 @@ async def test_nothing_of_a_closed_connection_is_left(fake: Fake) -> None:
     assert left == []
 
 
+async def test_who_is_cancelled_while_it_says_bye_lets_go_of_the_connection_all_the_same(fake: Fake) -> None:
+    leaving = asyncio.Event()
+    connections: list[unknot.Connection] = []
+    fake.answers["bye"] = None
+
+    async def works() -> None:
+        async with unknot.connect("birch") as me:
+            connections.append(me)
+            leaving.set()
+
+    working = asyncio.create_task(works())
+    await leaving.wait()
+    await fake.next("bye")
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    [me] = connections
+    assert me._links.session.transport._nats is None
+    assert len(me._links.session.tasks) == 0
+
+
 async def test_a_refused_permission_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "unknot")
     transport = Transport("nats://127.0.0.1:1", "birch", is_wanted=lambda _id: True)

@@ -75,15 +75,17 @@ class Lifeline:
     async def close(self) -> None:
         """Say bye, fail what is still open as cancelled, let go. Nobody waits for ever on a closed session."""
         session = self._session
-        if session.ended is None:
-            session.end("the connection was closed")
-            if self._greeted and session.transport.is_up:
-                await self._call("bye", bodies.Bye(session.token), BYE_S)
-        await session.tasks.close()
-        await session.transport.close()
-        if self._watched:
-            self._watched = False
-            _watchdog.unwatch()
+        try:
+            if session.ended is None:
+                session.end("the connection was closed")
+                if self._greeted and session.transport.is_up:
+                    await self._call("bye", bodies.Bye(session.token), BYE_S)
+        finally:  # whoever is cancelled in its last words lets go all the same
+            await session.tasks.close()
+            await session.transport.close()
+            if self._watched:
+                self._watched = False
+                _watchdog.unwatch()
 
     async def drain(self, at_most_s: float) -> None:
         """Take no new work; return when what is held has been answered, or *at_most_s* seconds are over."""
