@@ -52,9 +52,12 @@ class Desks:
             while True:
                 job, answer = await inbox.get()
                 try:
-                    result = await work(me, job)
+                    ended: tuple[Any, Exception | None] = (await work(me, job), None)
                 except Exception as why:  # noqa: BLE001  whatever it is, it is the asker's
-                    answer.set_exception(why)
+                    ended = (None, why)
+                if answer.done():
+                    continue  # who asked was told of a deadlock, and waits no more
+                if ended[1] is not None:
+                    answer.set_exception(ended[1])
                 else:
-                    if not answer.done():
-                        answer.set_result(result)
+                    answer.set_result(ended[0])

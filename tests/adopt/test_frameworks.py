@@ -1,11 +1,15 @@
 """Runs tests/adopt/real, where the real frameworks are."""
 
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.adopt.environment import FOLDER, with_the_frameworks
+from tests.house.documents import Reader, blocks
+from tests.house.environments import Environment
 from tests.house.tree import ROOT
 from tests.support.gateway import paths
 
@@ -40,13 +44,19 @@ def test_without_the_frameworks_unknot_and_what_they_share_can_be_imported(tmp_p
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_who_does_what_the_page_says_sees_what_it_says(tmp_path: Path) -> None:
+    with Reader(FromTheCheckout(with_the_frameworks().bin.parent), tmp_path) as reader:
+        for block in blocks(ROOT / "docs" / "adopt.md"):
+            reader.act_on(block)
+        assert reader.run("python -c 'import with_openai; print(with_openai.alice.name)'").strip() == "alice"
+
+
+class FromTheCheckout(Environment):
+    """The kept environment has an unknot of the day when it was made."""
+
+    def variables(self) -> Mapping[str, str]:
+        return {**super().variables(), "PYTHONPATH": os.pathsep.join(paths())}
+
+
 def in_the_environment(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = with_the_frameworks()
-    return subprocess.run(
-        [environment.bin / "python", *arguments],
-        cwd=ROOT,
-        env={**environment.variables(), "PYTHONPATH": ":".join(paths())},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return FromTheCheckout(with_the_frameworks().bin.parent).run("python", *arguments, cwd=ROOT)

@@ -215,6 +215,26 @@ async def test_an_interrupted_thread_waits_for_a_human_until_it_is_resumed(netwo
     assert network.notices == []
 
 
+async def test_of_too_many_parked_threads_the_oldest_is_forgotten(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unknot.adapters.langgraph.PARKED_MAX", 3)
+
+    async def decide(state: State) -> State:
+        return {"text": interrupt("may it be printed?")}
+
+    graph = graph_of(("decide", step(decide)), checkpointer=InMemorySaver())
+    async with network.connect("alice") as alice:
+        graphs = Graphs(alice)
+        for number in range(5):
+            await graphs.run(graph, {}, {"configurable": {"thread_id": str(number)}})
+        await network.until(lambda waits: len(waits) == 3)
+        for number in range(5):
+            graphs.forget(str(number))
+        await network.until(lambda waits: not waits)
+        assert alice._links.session.beside == {}
+
+
 async def test_without_work_a_step_is_the_plain_function() -> None:
     assert context() is None
     assert await graph_of(("text", step(text, "agent", "bob"))).ainvoke({}) == {"text": "done"}
