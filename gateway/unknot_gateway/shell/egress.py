@@ -44,8 +44,9 @@ class Egress:
         self._subjects = subjects
         self._wall_clock = wall_clock
         self._addresses: dict[tuple[str, str], _Addresses] = {}
-        self._second = -1
+        self._second = self._millisecond = -1
         self._until_second = ""
+        self._written = b""
 
     def message(self, effect: AnyEffect) -> Message | None:
         """The message that *effect* orders; None if the server would not take it (counted)."""
@@ -120,9 +121,13 @@ class Egress:
         return _encode(msgspec.structs.replace(outcome, event=stamped))
 
     def _time(self) -> bytes:
-        """``,"time":"…"``: RFC 3339, UTC, milliseconds; all but those written anew for each second only."""
-        second, millisecond = divmod(int(self._wall_clock() * 1000), 1000)
-        if second != self._second:
-            self._second = second
-            self._until_second = time.strftime(',"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
-        return f'{self._until_second}{millisecond:03d}Z"'.encode()
+        """``,"time":"…"``: RFC 3339, UTC, milliseconds; written anew for each of them only."""
+        millisecond = int(self._wall_clock() * 1000)
+        if millisecond != self._millisecond:
+            self._millisecond = millisecond
+            second, rest = divmod(millisecond, 1000)
+            if second != self._second:
+                self._second = second
+                self._until_second = time.strftime(',"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
+            self._written = f'{self._until_second}{rest:03d}Z"'.encode()
+        return self._written
