@@ -186,17 +186,17 @@ async def test_an_alternative_producer_keeps_a_ring_from_being_one(network: Netw
 
 @pytest.mark.parametrize("how", ["raises", "is cancelled"])
 async def test_a_wait_that_ends_badly_is_reported_no_more(network: Network, how: str) -> None:
+    fails = asyncio.Event()
+
     async def stands(me: Connection) -> None:
         async with me.blocking_on("agent", "b"):
-            if how == "raises":
-                await network.until(len)
-                raise ValueError(how)
-            await asyncio.Event().wait()
+            await fails.wait()
+            raise ValueError(how)
 
     async with network.connect("a") as a, network.connect("b") as b:
         standing = asyncio.create_task(stands(a))
         await network.until(len)
-        standing.cancel() if how == "is cancelled" else None
+        fails.set() if how == "raises" else standing.cancel()
         await ends(standing)
         await network.until(lambda waits: not waits)
         async with b.blocking_on("agent", "a"):
