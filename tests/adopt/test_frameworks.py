@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_with_the_real_package(module: str) -> None:
 @pytest.mark.soak
 def test_the_adapters_fit_the_types_of_the_real_packages() -> None:
     environment = with_the_frameworks()
-    command = ["mypy", "--python-executable", str(environment.bin / "python")]
+    command = [sys.executable, "-m", "mypy", "--python-executable", str(environment.bin / "python")]
     command += ["--cache-dir", str(FOLDER / "mypy"), "clients/python/unknot/adapters"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
