@@ -141,7 +141,7 @@ async def test_bug_023_the_timeout_of_the_first_request_is_its_own(house: Gatewa
 # ---- timeouts
 
 
-@pytest.mark.parametrize("total", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("total", [5_000, pytest.param(100_000, marks=pytest.mark.soak)])
 async def test_bug_088_what_timed_out_a_thousand_at_a_time_is_in_no_table(house: Gateway, total: int) -> None:
     """The report's 100 000 requests in ``make soak``, a part of them in every run."""
     mute = Agent("mute", concurrency=None)
@@ -157,7 +157,7 @@ async def test_bug_088_what_timed_out_a_thousand_at_a_time_is_in_no_table(house:
             assert {type(end) for end in ends} <= {unknot.WaitExpired, unknot.HandlerFailed}
         session = birch._links.session
         assert len(session.pending) == 0
-        assert session.pending.deadlines <= 1_001, "those of what has ended are dropped in time"
+        assert session.pending.deadlines <= 3_000, "a thousand, and two for each that was open at a time"
         assert not await rows(house, "waits")
         left = await tables(house)
         assert (left["messages"], left["waits"], left["edges"]) == (0, 0, 0)
