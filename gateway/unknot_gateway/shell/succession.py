@@ -39,7 +39,7 @@ class Succession:
             owner: Subjects(owner.kernel.network, prefix).verb(GATEWAY, "serves") for owner in owners
         }
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling: asyncio.Task[None] | None = None
 
     def gate(self, owner: Owner) -> Put:
         """What the subscription of *owner*'s network calls."""
@@ -70,9 +70,8 @@ class Succession:
         if other == self._me:
             return
         if (other.epoch, other.instance) < (self._me.epoch, self._me.instance):
-            task = asyncio.create_task(self.tell())
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            if self._telling is None or self._telling.done():  # one answer at a time, however many ask
+                self._telling = asyncio.create_task(self.tell())
             return
         for each in self._owners:
             each.halt()
@@ -85,8 +84,8 @@ class Succession:
 
     def close(self) -> None:
         """Say nothing more."""
-        for task in self._telling:
-            task.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
         if self._ended.done():
             with contextlib.suppress(Superseded):
                 self._ended.result()
