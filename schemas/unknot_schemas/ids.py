@@ -22,6 +22,7 @@ NO_SESSION: Final = SessionId("0")
 OWN_TASK: Final = StrandId("")
 
 _ID = re.compile(rf"[A-Za-z0-9_-]{{1,{ID_CHARS_MAX}}}")
+_id_of = _ID.fullmatch
 _AGENT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{ID_CHARS_MAX - 1}}}")
 _TYPE = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _PATTERN = re.compile(r"(?:(?:[a-z0-9_-]+|\*)\.)*(?:[a-z0-9_-]+|\*|>)")
@@ -30,7 +31,7 @@ ALIAS: Final = "agent:"
 
 def is_id(text: str) -> bool:
     """Whether *text* may name a message, session, execution, strand, group or run."""
-    return _ID.fullmatch(text) is not None
+    return _id_of(text) is not None
 
 
 def agent_id(text: str) -> AgentId | None:

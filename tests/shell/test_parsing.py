@@ -63,7 +63,7 @@ def test_the_same_messages_come_wherever_the_stream_is_cut(cuts: list[int]) -> N
     async def read() -> None:
         connection, taken = Connection(), list[Incoming]()
         parser = MessageParser(connection)
-        parser.puts[b"7"] = taken.append
+        parser.puts["7"] = taken.append
         at = 0
         for cut in [*sorted(cuts), len(STREAM)]:
             await parser.parse(STREAM[at:cut])

@@ -157,13 +157,15 @@ class NatsBus:
 
     async def publish(self, messages: Iterable[Message]) -> None:
         """Send them in order; what cannot be sent now is counted and lost: heartbeats cure it."""
-        connection, written = self.connection, list[bytes]()
+        connection, written, most = self.connection, list[bytes](), self.connection.max_payload
         for message in messages:
-            if len(message.payload) > connection.max_payload:
+            payload = message.payload
+            size = len(payload)
+            if size > most:
                 self._count("unsent", nats.errors.MaxPayloadError())
                 continue
-            head = f"PUB {message.subject} {message.reply} {len(message.payload)}\r\n"
-            written += head.encode(), message.payload, b"\r\n"
+            head = f"PUB {message.subject} {message.reply} {size}\r\n"
+            written += head.encode(), payload, b"\r\n"
         try:
             if written:  # in one piece: nats-py takes three calls for each message
                 await connection.write(b"".join(written))
@@ -252,7 +254,7 @@ class NatsBus:
 
         connection = self.connection
         await self._subscribe(subject, take)
-        connection.parser.puts[b"%d" % self._subscriptions[-1]._id] = put
+        connection.parser.puts[str(self._subscriptions[-1]._id)] = put
 
     async def _rebuild(self) -> None:
         pause_s = RECONNECT_WAIT_S

@@ -46,20 +46,36 @@ class Egress:
         self._addresses: dict[tuple[str, str], _Addresses] = {}
         self._second = self._millisecond = -1
         self._until_second = ""
-        self._written = b""
+        self._stamp = b""
+        """``,"time":"…"}``: what an event ends with now."""
+        self.tick()
+
+    def tick(self) -> None:
+        """Time has passed: what is written from now on says so (RFC 3339, UTC, milliseconds)."""
+        millisecond = int(self._wall_clock() * 1000)
+        if millisecond != self._millisecond:
+            self._millisecond = millisecond
+            second, rest = divmod(millisecond, 1000)
+            if second != self._second:
+                self._second = second
+                self._until_second = time.strftime(',"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
+            self._stamp = f'{self._until_second}{rest:03d}Z"}}'.encode()
 
     def message(self, effect: AnyEffect) -> Message | None:
         """The message that *effect* orders; None if the server would not take it (counted)."""
         reply = ""
         match effect:
             case Deliver():
-                event = effect.event
-                session = self._to(effect.agent, effect.session)
-                subject, payload = session.event + event.type, self._stamped(event)
+                event, to = effect.event, (effect.agent, effect.session)
+                session = self._addresses.get(to) or self._to(*to)
+                subject, payload = session.event + event.type, _encode(event)
+                if event.time is None:  # as in _stamped, which would be one call more for each request
+                    payload = payload[:-1] + self._stamp
                 if effect.answerable:
                     reply = session.reply + event.id
             case SendOutcome():
-                subject = effect.reply_to or self._to(effect.agent, effect.session).outcome
+                to = (effect.agent, effect.session)
+                subject = effect.reply_to or (self._addresses.get(to) or self._to(*to)).outcome
                 payload = self._answered(effect.outcome)
             case Answer():
                 subject, payload = effect.reply_to, _encode(effect.body)
@@ -91,23 +107,21 @@ class Egress:
         )
 
     def _to(self, agent: str, session: str) -> _Addresses:
-        known = self._addresses.get((agent, session))
-        if known is None:
-            if len(self._addresses) >= ADDRESSES_MAX:
-                self._addresses.clear()
-            subjects = self._subjects
-            known = _Addresses(
-                subjects.deliver(agent, session, ""),
-                subjects.reply(agent, ""),
-                subjects.outcome(agent, session),
-            )
-            self._addresses[agent, session] = known
-        return known
+        if len(self._addresses) >= ADDRESSES_MAX:
+            self._addresses.clear()
+        subjects = self._subjects
+        new = _Addresses(
+            subjects.deliver(agent, session, ""),
+            subjects.reply(agent, ""),
+            subjects.outcome(agent, session),
+        )
+        self._addresses[agent, session] = new
+        return new
 
     def _stamped(self, event: bodies.Delivered) -> bytes:
         """The event with ``time``, put before its closing brace: it is never empty, and copying it costs more."""
         encoded = _encode(event)
-        return encoded if event.time is not None else encoded[:-1] + self._time() + b"}"
+        return encoded if event.time is not None else encoded[:-1] + self._stamp
 
     def _answered(self, outcome: bodies.Outcome) -> bytes:
         """The outcome, its event with the time; without an error the event is its last field."""
@@ -115,19 +129,7 @@ class Egress:
         if event is None or event.time is not None:
             return _encode(outcome)
         if outcome.error is None:
-            return _encode(outcome)[:-2] + self._time() + b"}}"
-        said = self._time().decode().split('"')[3]
+            return _encode(outcome)[:-2] + self._stamp + b"}"
+        said = self._stamp.decode().split('"')[3]
         stamped = msgspec.structs.replace(event, time=said)
         return _encode(msgspec.structs.replace(outcome, event=stamped))
-
-    def _time(self) -> bytes:
-        """``,"time":"…"``: RFC 3339, UTC, milliseconds; written anew for each of them only."""
-        millisecond = int(self._wall_clock() * 1000)
-        if millisecond != self._millisecond:
-            self._millisecond = millisecond
-            second, rest = divmod(millisecond, 1000)
-            if second != self._second:
-                self._second = second
-                self._until_second = time.strftime(',"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
-            self._written = f'{self._until_second}{rest:03d}Z"'.encode()
-        return self._written

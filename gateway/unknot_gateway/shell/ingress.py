@@ -47,11 +47,13 @@ class Ingress:
 
     def fact(self, subject: str, reply: str, payload: bytes, headers: Headers) -> AnyFact:
         """What *payload* on *subject* says. *reply*: the NATS reply subject, or ""."""
-        inbound = self._parsed.get(subject) or self._parse(subject)
+        inbound = self._parsed.get(subject)
+        if inbound is None:
+            read = self._parse(subject)
+            if isinstance(read, BadSubject):
+                return self._meaningless(read, subject, reply, payload)
+            inbound = read
         reply_to = self._reply_to(reply, inbound.agent) if reply else None
-        if isinstance(inbound, BadSubject):
-            error = bodies.Error(inbound.code, inbound.message)
-            return self._refused(inbound.agent, self._verb(subject), error, payload, reply_to)
         verb = inbound.verb
         try:
             if verb in EVENT_VERBS:
@@ -70,6 +72,11 @@ class Ingress:
         except RecursionError:
             error = bodies.Error(errors.BAD_REQUEST, "the body is nested too deeply to be read")
             return self._refused(inbound.agent, verb, error, b"", reply_to, inbound.request_id)
+
+    def _meaningless(self, bad: BadSubject, subject: str, reply: str, payload: bytes) -> InputRefused:
+        reply_to = self._reply_to(reply, bad.agent) if reply else None
+        error = bodies.Error(bad.code, bad.message)
+        return self._refused(bad.agent, self._verb(subject), error, payload, reply_to)
 
     def shed(self, message: Incoming) -> AnyFact | None:
         """What is to be said of *message*, which was shed unread; None: its subject names no agent."""

@@ -38,6 +38,8 @@ SUBJECT_CACHE_MAX: Final = 8_192
 """Parsed subjects kept for each network; full: forgotten as a whole, then filled again."""
 LOG_PAUSE_S: Final = 5.0
 """Between two log lines about the same kind of connection error; all are counted."""
+IDS_KNOWN_MAX: Final = 8_192
+"""Ids that need not be looked at letter by letter again, those lately seen."""
 ADDRESSES_MAX: Final = 8_192
 """Sessions whose subjects are kept written; full: forgotten as a whole, then filled again."""
 

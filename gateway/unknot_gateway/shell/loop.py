@@ -107,8 +107,11 @@ class Owner:
         self._bus = bus
         self._hearing = Hearing(clock, proof)
         self._clock = self._hearing.now
+        self._raw_clock = clock
         self.inbox = Inbox(ingress.root, rate, clock)
         self._wake = asyncio.Event()
+        self._is_awake = False
+        """As `_wake` says, without a call for each message."""
         self._halted = False
         self._stopping = False
         self._stopped = False
@@ -128,35 +131,41 @@ class Owner:
         """
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self.inbox.waiting.append(_Question(ask, answer))
-        self._wake.set()
+        self._rouse()
         return await answer
 
     def tell(self, fact: AnyFact) -> None:
         """Hand a fact over that no message of an agent says."""
         self.inbox.waiting.append(_Told(fact))
-        self._wake.set()
+        self._rouse()
 
     async def order(self, fact: AnyFact) -> bodies.Receipt:
         """Hand over an operator's fact, whose *reply_to* is ASKED_HERE; the Receipt."""
         answer: asyncio.Future[bodies.Receipt] = asyncio.get_running_loop().create_future()
         self.inbox.waiting.append(_Told(fact, answer))
-        self._wake.set()
+        self._rouse()
         return await answer
 
     def put(self, message: Incoming) -> None:
         """Hand a message over."""
         self.inbox.put(message)
-        self._wake.set()
+        if not self._is_awake:
+            self._rouse()
 
     async def take(self, message: Incoming) -> None:
         """The same, for a subscription that awaits it."""
         self.put(message)
+
+    def _rouse(self) -> None:
+        self._is_awake = True
+        self._wake.set()
 
     async def run(self) -> None:
         """Handle what comes until ``stop``. What fails is counted and logged with its traceback; the next goes on."""
         while not self._stopped:
             await self._wake.wait()
             self._wake.clear()
+            self._is_awake = False
             if self._halted:
                 break
             try:
@@ -166,26 +175,27 @@ class Owner:
                 log.exception("a message or a timer could not be handled", network=self.kernel.network)
                 self._arm(self._clock() + AFTER_FAILURE_S)  # what always fails must not spin
             if self.inbox or self._stopping:
-                self._wake.set()
-            if self._wake.is_set():
+                self._rouse()
+            if self._is_awake:
                 await asyncio.sleep(0)  # sockets and other networks get their turn
         self._disarm()
 
     def stop(self) -> None:
         """Have ``run`` handle all that has come, end every open wait, and return. Nothing may come after it."""
         self._stopping = True
-        self._wake.set()
+        self._rouse()
 
     def halt(self) -> None:
         """Handle nothing more and send nothing more, at once: somebody else owns this network."""
         self._halted = self._stopped = True
-        self._wake.set()
+        self._rouse()
 
     async def _turn(self) -> None:
         """A batch of messages, then the timer if it is due; all is sent in one go, also what precedes a failure."""
         outbox: list[Message] = []
         try:
             self._hearing.turned(heard=bool(self.inbox))
+            self._egress.tick()
             self._take_in(outbox)
             self._answer_the_shed(outbox)
             if self._stopping and not self.inbox:
@@ -197,22 +207,25 @@ class Owner:
             await self._bus.publish(outbox)
 
     def _take_in(self, outbox: list[Message]) -> None:
+        """What is handled in one turn happens at one instant; that the turn is not too long is looked at each time."""
         inbox, waiting = self.inbox, self.inbox.waiting
-        read, handle, write, clock = self.ingress.fact, self.kernel.handle, self._egress.message, self._clock
-        now = clock()
-        until = now + TURN_S
+        read, handle, write = self.ingress.fact, self.kernel.handle, self._egress.message
+        now, clock = self._clock(), self._raw_clock
+        until = clock() + TURN_S
         for _ in range(BATCH_MAX):
-            if now >= until or not (waiting or inbox.next_round()):
+            if not (waiting or inbox.next_round()):
                 return
             message = waiting.popleft()
-            if isinstance(message, _Question):
+            kind = message.__class__
+            if kind is _Question:
                 message.put(now)
-            elif isinstance(message, _Told):
+            elif kind is _Told:
                 outbox += filter(None, map(write, message.keep_answer(handle(message.fact, now))))
             else:
                 fact = read(message.subject, message.reply, message.data, message.headers)
                 outbox += filter(None, map(write, handle(fact, now)))
-            now = clock()
+            if clock() >= until:
+                return
 
     def _answer_the_shed(self, outbox: list[Message]) -> None:
         inbox = self.inbox
@@ -244,7 +257,7 @@ class Owner:
         if due_at is None:
             return
         if due_at <= now:
-            self._wake.set()
+            self._rouse()
         else:
             self._arm(due_at)
 
@@ -263,7 +276,7 @@ class Owner:
     def _ring(self) -> None:
         self._timer = None
         self._hearing.rang(self._clock() - self._timer_at)
-        self._wake.set()
+        self._rouse()
 
     def _disarm(self) -> None:
         if self._timer is not None:

@@ -16,6 +16,10 @@ _END: Final = b"\r\n"
 _END_SIZE: Final = len(_END)
 _STATUS_AT: Final = len(b"NATS/1.0 ")
 _STATUS_SIZE: Final = 3
+_PLAIN: Final = "MSG"
+_MESSAGES: Final = (_PLAIN, "HMSG")
+_PLAIN_WORDS: Final = 4
+"""Of a message without reply subject: MSG, the subject, the subscription's number, the size."""
 
 
 class Incoming(Struct, gc=False):
@@ -35,47 +39,61 @@ class MessageParser(Parser):
     """Reads for one nats-py connection. *puts*: who takes the messages of a subscription, by its number."""
 
     def __init__(self, connection: Any) -> None:
-        self.puts: dict[bytes, Put] = {}
+        self.puts: dict[str, Put] = {}
+        self._wanted = 0
+        """Bytes that the first message kept will have, as far as is known: with fewer there is nothing to do."""
         super().__init__(connection)
+
+    def reset(self) -> None:
+        """The connection begins anew; nats-py calls it."""
+        super().reset()
+        self._wanted = 0
 
     async def parse(self, data: bytes = b"") -> None:
         """Take in what has come; what is not whole yet is kept. nats-py calls it from its one reading task."""
         buffer = self.buf
-        buffer += data
-        at, size, puts = 0, len(buffer), self.puts
+        if buffer:
+            buffer += data
+            if len(buffer) < self._wanted:
+                return
+            data = bytes(buffer)  # slices of bytes are bytes: one copy here for several of each message
+        at, size, wanted, puts = 0, len(data), 0, self.puts
         while at < size:
-            line_end = buffer.find(_END, at)
+            line_end = data.find(_END, at)
             if line_end < 0:
                 break
-            if not buffer.startswith((b"MSG ", b"HMSG "), at):
-                line, at = bytes(buffer[at : line_end + _END_SIZE]), line_end + _END_SIZE
-                if not await self._by_nats_py(line):
+            begin = line_end + _END_SIZE
+            line = data[at:line_end]
+            words = line.decode().split(" ") if line.isascii() else _words(line)
+            if words[0] not in _MESSAGES:
+                at = begin
+                if not await self._by_nats_py(line + _END):
                     return
                 continue
-            words = bytes(buffer[at:line_end]).split(b" ")
-            begin = line_end + _END_SIZE
             end = begin + int(words[-1])
             if end + _END_SIZE > size:
+                wanted = end + _END_SIZE - at
                 break
             at = end + _END_SIZE
-            head_size = int(words[-2]) if words[0] == b"HMSG" else 0
-            header, body = bytes(buffer[begin : begin + head_size]), bytes(buffer[begin + head_size : end])
-            reply = words[3] if len(words) - bool(head_size) > 4 else b""
             put = puts.get(words[2])
-            if put is not None:
-                put(
-                    Incoming(
-                        _text(words[1]),
-                        reply.decode("utf-8", "replace"),
-                        body,
-                        status(header) if header else None,
-                    )
-                )
-            else:
-                await self.nc._process_msg(int(words[2]), words[1], reply, body, _sound(header))
+            if put is None:
+                await self._hand_to_nats_py(line.split(b" "), data[begin:end])
                 if self.buf is not buffer:
                     return
-        del buffer[:at]
+            elif words[0] == _PLAIN:
+                put(Incoming(words[1], words[3] if len(words) > _PLAIN_WORDS else "", data[begin:end]))
+            else:
+                body = begin + int(words[-2])
+                reply = words[3] if len(words) > _PLAIN_WORDS + 1 else ""
+                put(Incoming(words[1], reply, data[body:end], status(data[begin:body])))
+        self._wanted = wanted
+        buffer[:] = data[at:]
+
+    async def _hand_to_nats_py(self, words: list[bytes], data: bytes) -> None:
+        head_size = int(words[-2]) if words[0] == b"HMSG" else 0
+        reply = words[3] if len(words) - bool(head_size) > _PLAIN_WORDS else b""
+        header, body = data[:head_size], data[head_size:]
+        await self.nc._process_msg(int(words[2]), words[1], reply, body, _sound(header))
 
     async def _by_nats_py(self, line: bytes) -> bool:
         """Have nats-py read one line that is no message; False if the connection began anew at that."""
@@ -102,5 +120,9 @@ def _sound(header: bytes) -> bytes | None:
     return header if is_sound else None
 
 
-def _text(subject: bytes) -> str:
-    return subject.decode("utf-8", "backslashreplace")
+def _words(line: bytes) -> list[str]:
+    """Of a line that is not ASCII. No two subjects look alike, and no reply subject becomes one that is legal."""
+    return [
+        word.decode("utf-8", "backslashreplace" if at == 1 else "replace")
+        for at, word in enumerate(line.split(b" "))
+    ]
