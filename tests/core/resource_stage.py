@@ -112,7 +112,7 @@ class ResourceStage(Stage):
             "things": len(all_of.holders),
             "reports": all_of.holders.reports,
             "approvals": len(all_of.approvals),
-            "ties": len(all_of.ties._of),
+            "ties": len(all_of.ties.sessions),
             "waits": len(self.kernel.tables.messages.waits),
             "edges": len(graph.waits),
             "nodes": len(graph.nodes),

@@ -127,7 +127,7 @@ class Play(ResourceStage):
         """Let whoever does not wait finish, again and again; the executions that still wait then."""
         session = self.sessions["ash"]
         while True:
-            before = self.kernel.counters.total()
+            before = sum(self.kernel.counters.values())
             for wait in self.open:
                 if self._comes_true_outside(wait):
                     self.say("ash", bodies.WaitClose(wait.id, session))
@@ -135,7 +135,7 @@ class Play(ResourceStage):
             for execution_id in EXECUTIONS:
                 if execution_id not in waiting:
                     self._finish(execution_id)
-            if self.kernel.counters.total() == before:
+            if sum(self.kernel.counters.values()) == before:
                 return {str(execution_id) for execution_id in waiting}
             self.check()
 

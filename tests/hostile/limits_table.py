@@ -104,6 +104,7 @@ REACHED: Final[dict[str, str]] = {
     "SHED_NAMED_MAX": "the counters name no more; all are in `shell.shed`",
     "SHED_BODY_MAX": "the answer names no id",
     "SUBJECT_CACHE_MAX": "the cache starts anew",
+    "IDS_KNOWN_MAX": "the one that has not come for longest is forgotten",
     "ADDRESSES_MAX": "the cache starts anew",
     "PENDING_MSGS_MAX": "of a subscription that nats-py reads: the newest are dropped and counted",
     "PENDING_BYTES_MAX": "of a subscription that nats-py reads: the newest are dropped and counted",

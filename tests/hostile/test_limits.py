@@ -13,7 +13,7 @@ from tests.hostile.answers import outcome_code, receipt_code
 from unknot_gateway.core.effects import Answer, SendOutcome
 from unknot_gateway.core.facts import AnyFact, BodySeen, EventSeen, InputRefused
 from unknot_gateway.core.limits import Limits
-from unknot_gateway.shell import api
+from unknot_gateway.shell import api, checks
 from unknot_gateway.shell import limits as shell_limits
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.fairness import Inbox
@@ -411,6 +411,12 @@ def subject_cache() -> None:
     assert len(reader._parsed) <= shell_limits.SUBJECT_CACHE_MAX
 
 
+def ids_known() -> None:
+    for number in range(shell_limits.IDS_KNOWN_MAX + 10):
+        assert isinstance(read("send.elm.x", b'{"unknot":1,"session":"s%d"}' % number), EventSeen)
+    assert checks.known_ids() == shell_limits.IDS_KNOWN_MAX
+
+
 # -- in front of the core
 
 
@@ -552,6 +558,7 @@ REACHES: Final[dict[str, Reach]] = {
     "SHED_ANSWERS_PER_S": shed_answers_per_s,
     "SHED_BODY_MAX": shed_body,
     "SHED_NAMED_MAX": shed_named,
+    "IDS_KNOWN_MAX": ids_known,
     "ADDRESSES_MAX": addresses,
     "drain_steps": drain_steps,
     "ROWS_MAX": rows,

@@ -5,6 +5,8 @@ only, so draining touches one entry for each slot.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
 
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.records import Agent, Lane, Leg, Pool
@@ -19,12 +21,8 @@ class Admission:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._orders = 0
-
-    def next_order(self) -> int:
+        self.next_order: Callable[[], int] = count(1).__next__
         """A new place at the end of all queues."""
-        self._orders += 1
-        return self._orders
 
     def route(self, agent: Agent, event_type: str) -> tuple[Pool, ...]:
         """The pools, one for each live session, that serve *event_type*; empty if none does."""
@@ -38,8 +36,9 @@ class Admission:
 
     def free_pool(self, route: tuple[Pool, ...]) -> Pool | None:
         """Of the pools with a free slot the least loaded one."""
-        if len(route) == 1:
-            return route[0] if route[0].has_free_slot else None
+        if len(route) == 1:  # nearly always: without a call for the property
+            pool = route[0]
+            return pool if pool.slots is None or pool.used < pool.slots else None
         free = [pool for pool in route if pool.has_free_slot]
         return min(free, key=lambda pool: pool.used / (pool.slots or 1_000_000)) if free else None
 

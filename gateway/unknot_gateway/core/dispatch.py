@@ -11,6 +11,7 @@ from unknot_gateway.core.served import not_subscribed
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.ids import ExecutionId, StrandId, matches
+from unknot_schemas.limits import PROTOCOL
 
 
 class Dispatch:
@@ -25,7 +26,7 @@ class Dispatch:
         """Route *leg*: parked with its pool (ready), queued, or absent; an Error if it can go nowhere."""
         agent, message = leg.agent, leg.message
         admission = self._t.admission
-        if self._claimed(leg) is not None:
+        if self._reconcile.has_begun and self._claimed(leg) is not None:
             return None
         if self._t.is_reconciling:
             return self._place_later(leg)
@@ -35,7 +36,7 @@ class Dispatch:
             return self._place_absent(leg, now)
         if message.source.resent and (fault := self._reconcile.fault(leg)) is not None:
             return fault
-        route = admission.route(agent, message.type)
+        route = agent.routes.get(message.type) or admission.route(agent, message.type)
         if not route:
             if all(session.draining for session in agent.sessions.values()):
                 return self._place_absent(leg, now)
@@ -85,7 +86,7 @@ class Dispatch:
     def free(self, leg: Leg, now: float, *, returned: bool = True) -> None:
         """The handler of *leg* has ended: its slot goes to the next in the queue. *returned*: surely."""
         session = leg.session
-        if returned and session is not None and session in self._t.resources.ties:
+        if returned and session is not None and session in self._t.resources.ties.sessions:
             self._t.resources.ties.ended.append((session, ExecutionId(leg.message.id)))
         leg.state = "ended"
         if leg.by is not None:
@@ -140,7 +141,7 @@ class Dispatch:
         session = leg.session
         assert session is not None
         leg.state = "deferred"
-        if session in self._t.resources.ties:
+        if session in self._t.resources.ties.sessions:
             self._t.resources.ties.ended.append((session, ExecutionId(leg.message.id)))
         if by is not None:
             self._t.waiting.promised(leg, self._t.waiting.strand(session, ExecutionId(by)))
@@ -260,13 +261,11 @@ class Dispatch:
         session = self._claimant(leg)
         if session is not None:
             leg.event = self._event(leg, None)
-            match self._claims.adopt(leg, session):
-                case "deferred":
-                    self.defer(leg, None, leg.message.opened_at)
-                case "answered":
-                    self.repeat(leg)
-                case "running":
-                    pass
+            claim = self._claims.adopt(leg, session)
+            if claim == "deferred":
+                self.defer(leg, None, leg.message.opened_at)
+            elif claim == "answered":
+                self.repeat(leg)
         return session
 
     def _claimant(self, leg: Leg) -> Session | None:
@@ -320,17 +319,23 @@ class Dispatch:
             self._t.waiting.update(message)
         if leg.has_timer:
             self._drop_timers(leg)
-        deadline_in_s = max(message.deadline_at - now, 0.0) if message.verb != "send" else None
-        leg.event = self._event(leg, deadline_in_s, expected_by.id if expected_by else None)
-        self._t.count("delivered")
-        leg.may_be_known = leg.may_be_known or message.id in message.source.resent
-        self._send(leg, session, redelivered=leg.may_be_known)
-        if session.said_hello:
+        left_s = message.deadline_at - now
+        deadline_in_s = None if message.verb == "send" else left_s if left_s > 0.0 else 0.0
+        leg.event = event = self._event(leg, deadline_in_s, expected_by.id if expected_by else None)
+        self._t.counters["delivered"] += 1
+        if message.source.resent and message.id in message.source.resent:
+            leg.may_be_known = True
+        sent = redelivery_of(event) if leg.may_be_known else event
+        self._t.out.append(Deliver(session.name, session.id, sent))
+        if message.receipt_to is not None and session.said_hello:
             self.receipt(message)
 
     def _event(self, leg: Leg, deadline_in_s: float | None, for_: str | None = None) -> bodies.Delivered:
         message = leg.message
         envelope = message.envelope
+        metadata = envelope.metadata
+        if message.verb == "request":
+            metadata = marks.BLOCKING_ONLY if metadata is None else marks.with_blocking(metadata)
         return bodies.Delivered(
             message.id,
             message.type,
@@ -339,8 +344,9 @@ class Dispatch:
             envelope.data,
             message.verb != "send",
             self._t.epoch,
+            PROTOCOL,
             run=envelope.run,
-            metadata=marks.with_blocking(envelope.metadata) if message.blocks else envelope.metadata,
+            metadata=metadata,
             deadline_in_s=deadline_in_s,
             seq=leg.number or None,
             for_=for_,

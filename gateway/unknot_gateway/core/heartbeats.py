@@ -3,7 +3,8 @@
 from unknot_gateway.core.claims import Claims
 from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import Answer, SendControl
-from unknot_gateway.core.intake import Intake, forgotten
+from unknot_gateway.core.intake import Intake
+from unknot_gateway.core.messages import forgotten
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Leg, Message, Session

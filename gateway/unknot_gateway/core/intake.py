@@ -7,7 +7,7 @@ from unknot_gateway.core.dispatch import Dispatch, patience_s
 from unknot_gateway.core.effects import Broadcast
 from unknot_gateway.core.facts import EventSeen, PublishSeen
 from unknot_gateway.core.groups import Groups
-from unknot_gateway.core.messages import Tombstone, digest_of
+from unknot_gateway.core.messages import Tombstone, digest_of, forgotten
 from unknot_gateway.core.openwaits import OpenWaits
 from unknot_gateway.core.reconcile import Reconcile
 from unknot_gateway.core.records import Agent, Leg, Message, OpenWait, Session
@@ -58,19 +58,21 @@ class Intake:
 
     def event(self, fact: EventSeen, now: float) -> None:
         """Take an event, an ask or a request in."""
-        envelope = fact.envelope
-        read = marks.read(envelope.metadata) if fact.verb != "request" else {}
-        verb = "request" if read and marks.is_blocking(read) else fact.verb
+        envelope, verb, asked_s = fact.envelope, fact.verb, fact.envelope.timeout_s
+        if verb != "request" and envelope.metadata is not None:
+            read = marks.read(envelope.metadata)
+            verb = "request" if marks.is_blocking(read) else verb
+            asked_s = marks.timeout_s(read) if asked_s is None else asked_s
         event_id = EventId(envelope.id) if envelope.id is not None else self._t.new_id("e")
         source = self._source(fact, verb, event_id, now)
         if source is None:
             return
         data = bytes(envelope.data)
         digest = digest_of(fact.agent, fact.target, fact.type, data)
-        if self._is_known(fact.agent, event_id, digest, fact.reply_to):
+        is_new = self._t.messages.is_new(event_id)
+        if not is_new and self._is_known(fact.agent, event_id, digest, fact.reply_to):
             return
-        asked_s = envelope.timeout_s if envelope.timeout_s is not None else marks.timeout_s(read)
-        default_s = SEND_TIMEOUT_DEFAULT_S
+        is_request = verb == "request"
         message = Message(
             event_id,
             verb,
@@ -80,11 +82,11 @@ class Intake:
             envelope,
             digest,
             now,
-            now + marks.holding_timeout_s(asked_s, default_s),
-            fact.reply_to if verb == "request" else None,
+            now + marks.holding_timeout_s(asked_s, SEND_TIMEOUT_DEFAULT_S),
+            fact.reply_to if is_request else None,
             asked_s is not None,
             len(data),
-            receipt_to=None if verb == "request" else fact.reply_to,
+            None if is_request else fact.reply_to,
         )
         self._enter(message, now)
 
@@ -95,7 +97,7 @@ class Intake:
         envelope, sessions = fact.envelope, self._t.sessions
         agent = sessions.agents.get(fact.agent)
         if envelope.session is not None:
-            found = sessions.find(fact.agent, envelope.session)
+            found: Session | None = agent.sessions.get(envelope.session) if agent is not None else None  # type: ignore[call-overload]
             if found is None:
                 text = f"session of {fact.agent!r} is not live here; say hello (resume: true keeps it after a restart)"
                 self._t.refuse(fact.reply_to, event_id, errors.STALE_SESSION, text)
@@ -169,7 +171,7 @@ class Intake:
 
     def _enter(self, message: Message, now: float) -> None:
         error = self._bounds(message, now)
-        if error is None and message.target.startswith("@"):
+        if error is None and message.target[:1] == "@":
             if message.verb == "send":
                 self._to_channel(message, now)
                 return
@@ -194,32 +196,36 @@ class Intake:
             self._wait_and_deliver(message, now)
 
     def _bounds(self, message: Message, now: float) -> bodies.Error | None:
-        limits, messages = self._t.limits, self._t.messages
-        if messages.is_full() or len(message.source.open) >= limits.open_per_session_max:
+        limits, source, envelope = self._t.limits, message.source, message.envelope
+        if self._t.messages.is_full() or len(source.open) >= limits.open_per_session_max:
             return bodies.Error(
                 errors.OVER_LIMIT,
                 f"too much is open in network {self._t.network!r} or for {message.source.name!r}; try again later",
                 {"retry_after_s": limits.retry_after_s},
             )
-        parent = self._dispatch.parent_of(message)
-        message.depth = parent.depth + 1 if parent is not None and parent.blocks else 1
-        if message.depth > limits.depth_max and message.blocks:
+        blocks = message.verb == "request"
+        parent = source.held.get(envelope.execution) if envelope.execution is not None else None  # type: ignore[call-overload]
+        message.depth = parent.message.depth + 1 if parent is not None and parent.message.blocks else 1
+        if message.depth > limits.depth_max and blocks:
             return bodies.Error(
                 errors.DEPTH_LIMIT,
                 f"{limits.depth_max} requests are nested already; answer by ask and defer() instead of nesting",
             )
-        if message.group is None and message.envelope.group is not None and message.blocks:
-            error = self._groups.join(message, message.envelope.group, now)
+        if envelope.group is not None and message.group is None and blocks:
+            error = self._groups.join(message, envelope.group, now)
             if error is not None:
                 return error
-        return self._t.uncorrelated.enter(message)
+        return self._t.uncorrelated.enter(message) if envelope.accept_uncorrelated is not None else None
 
     def _target_leg(self, message: Message) -> bodies.Error | None:
         sessions, name = self._t.sessions, AgentId(message.target)
-        if name not in sessions.agents and sessions.is_full():
-            detail: dict[str, object] = {"retry_after_s": self._t.limits.retry_after_s}
-            return bodies.Error(errors.OVER_LIMIT, "too many agents are known; try again later", detail)
-        self._leg(message, sessions.agent(name))
+        agent = sessions.agents.get(name)
+        if agent is None:
+            if sessions.is_full():
+                detail: dict[str, object] = {"retry_after_s": self._t.limits.retry_after_s}
+                return bodies.Error(errors.OVER_LIMIT, "too many agents are known; try again later", detail)
+            agent = sessions.agent(name)
+        message.legs.append(Leg(message, agent, self._t.admission.next_order()))
         return None
 
     def _leg(self, message: Message, agent: Agent) -> None:
@@ -309,7 +315,7 @@ class Intake:
             self._dispatch.deliver(leg, now)
 
     def _wait_and_deliver(self, message: Message, now: float) -> None:
-        if message.blocks and (message.source.said_hello or message.has_timeout):
+        if message.verb == "request" and (message.source.said_hello or message.has_timeout):
             if message.group is not None:
                 self._groups.enter(message)
             elif self._t.waiting.enter_later(message):
@@ -389,11 +395,3 @@ class Intake:
         )
         self._t.count("broadcast")
         self._t.out.append(Broadcast(channel, event))
-
-
-def forgotten(event_id: str, epoch: int) -> bodies.Outcome:
-    """The Outcome of a request whose answer is no longer kept: it ended, and how cannot be said any more."""
-    error = bodies.Error(
-        errors.OUTCOME_FORGOTTEN, f"request {event_id!r} has ended, and its answer is no longer kept"
-    )
-    return bodies.Outcome(event_id, "failed", "yes", epoch, error=error)

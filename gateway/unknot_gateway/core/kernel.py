@@ -31,6 +31,7 @@ from unknot_gateway.core.facts import (
     EventSeen,
     InputRefused,
     NobodyListened,
+    OtherFact,
     PubAckSeen,
     PublishSeen,
     ReplySeen,
@@ -94,12 +95,25 @@ class Kernel:
         tables = self.tables
         if now < tables.began_at:  # noqa: PLR1730  with each fact; min() costs three times as much
             tables.began_at = now
-        self.backlog.begin(now)
+        # Nearly all facts are of these two kinds: nothing is called for them that need not be.
+        if isinstance(fact, EventSeen):
+            self.intake.event(fact, now)
+        elif isinstance(fact, ReplySeen) and not tables.is_reconciling:
+            self.settle.reply(fact, now)
+        else:
+            self.backlog.begin(now)
+            self._take(fact, now)
+        if tables.is_reconciling:
+            self._reconcile(now)
+        if tables.waiting.is_touched or tables.resources.is_stirred or self.reception.draining:
+            self._follow_up(now)
+        out, tables.out = tables.out, []
+        return out
+
+    def _take(self, fact: OtherFact, now: float) -> None:
         match fact:
-            case EventSeen():
-                self.intake.event(fact, now)
             case ReplySeen():
-                if tables.is_reconciling and self.reconcile.parks(fact, now):
+                if self.reconcile.parks(fact, now):
                     self.settle.given(fact, now)
                 else:
                     self.settle.reply(fact, now)
@@ -110,11 +124,11 @@ class Kernel:
             case NobodyListened():
                 self._nobody_listened(fact.agent, fact.event_id, now)
             case PubAckSeen():
-                tables.count(f"ignored.{errors.PUB_ACK}")
+                self.tables.count(f"ignored.{errors.PUB_ACK}")
             case InputRefused():
                 self._refused(fact)
             case Disconnected():
-                tables.connections.ended(fact.connection, now)
+                self.tables.connections.ended(fact.connection, now)
             case ApprovalDecided():
                 self.resources.deciding.of_operator(fact)
             case TimePassed():
@@ -123,13 +137,6 @@ class Kernel:
                 self._stop(now)
             case _:
                 assert_never(fact)
-        if tables.is_reconciling:
-            self._reconcile(now)
-        for _ in range(_ROUNDS):
-            if not self._follow_up(now):
-                break
-        out, tables.out = tables.out, []
-        return out
 
     def _reconcile(self, now: float) -> None:
         opened = self.tables.opened
@@ -138,28 +145,26 @@ class Kernel:
         if self.reconcile.is_over:
             self.reception.end_reconciliation(now)
 
-    def _follow_up(self, now: float) -> bool:
-        """Grants, verdicts and ends that the fact brings about; whether they have brought about more to do now."""
+    def _follow_up(self, now: float) -> None:
+        """Grants, verdicts and ends that the fact brings about, and what these bring about."""
         tables = self.tables
-        may_go_on = True
-        if tables.resources.is_stirred:
-            may_go_on = self.resources.run(now)
-        if tables.waiting.is_touched:
-            tables.waiting.is_touched = False
-            self.detector.look(now)
-            self._arm_sweep(now)
-        if self.reception.draining:
-            self.reception.end_drained()
-        return may_go_on and tables.resources.is_stirred
+        for _ in range(_ROUNDS):
+            may_go_on = self.resources.run(now) if tables.resources.is_stirred else True
+            if tables.waiting.is_touched:
+                tables.waiting.is_touched = False
+                self.detector.look(now)
+                self._arm_sweep(now)
+            if self.reception.draining:
+                self.backlog.begin(now)
+                self.reception.end_drained()
+            if not (may_go_on and tables.resources.is_stirred):
+                return
 
     def next_wakeup_at(self) -> float | None:
         """When TimePassed is due; None if nothing is. One in the past: there is work left, come back soon."""
         tables = self.tables
-        if (
-            self.backlog
-            or tables.waiting.graph.suspects
-            or (tables.resources.is_touched and not tables.is_reconciling)
-        ):
+        may_grant = tables.resources.is_touched and not tables.is_reconciling
+        if self.backlog or tables.waiting.graph.suspects or may_grant:
             return 0.0
         return self.tables.deadlines.next_at()
 
@@ -252,8 +257,7 @@ class Kernel:
         tables.count(f"input.{error.code}")
         session = tables.sessions.find(AgentId(fact.agent), fact.session)
         request_id = EventId(fact.event_id or "")
-        is_new = tables.messages.open.get(request_id) is None and tables.messages.closed(request_id) is None
-        is_new = is_new and request_id not in tables.messages.waits and not self.resources.holds(request_id)
+        is_new = tables.messages.is_new(request_id) and not self.resources.holds(request_id)
         kind: bodies.OutcomeKind = "over_limit" if error.code == errors.OVER_LIMIT else "refused"
         outcome = bodies.Outcome(request_id, kind, "no", self.epoch, error=error)
         if fact.verb in WAIT_VERBS and request_id and is_new and session is not None:
@@ -356,11 +360,8 @@ class Kernel:
     def _leg(self, key: object) -> Leg | None:
         assert isinstance(key, tuple)
         message = self.tables.messages.open.get(key[0])
-        return (
-            next((leg for leg in message.legs if leg.agent.id == key[1]), None)
-            if message is not None
-            else None
-        )
+        legs = message.legs if message is not None else ()
+        return next((leg for leg in legs if leg.agent.id == key[1]), None)
 
     def _arm_window(self, leg: Leg, now: float) -> None:
         if leg.message.verb == "send" and leg.session is not None and not leg.session.said_hello:

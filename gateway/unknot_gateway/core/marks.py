@@ -11,7 +11,8 @@ from unknot_schemas.limits import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 _TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
 _BLOCKING: Final = "blocking_wait"
 _TIMEOUT: Final = "wait_timeout"
-_BLOCKING_ONLY: Final = Raw(b'{"blocking_wait":true}')
+BLOCKING_ONLY: Final = Raw(b'{"blocking_wait":true}')
+"""What `with_blocking` makes of no metadata."""
 
 
 def read(metadata: Raw | None) -> dict[str, Any]:
@@ -54,5 +55,5 @@ def holding_timeout_s(asked: float | None, default: float = TIMEOUT_DEFAULT_S) -
 def with_blocking(metadata: Raw | None) -> Raw:
     """The caller's metadata with the mark of a blocking request set over it."""
     if metadata is None:
-        return _BLOCKING_ONLY
+        return BLOCKING_ONLY
     return Raw(msgspec.json.encode({**read(metadata), _BLOCKING: True}))

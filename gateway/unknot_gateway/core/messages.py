@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from unknot_gateway.core.limits import Limits
 from unknot_gateway.core.records import Message, OpenWait
-from unknot_schemas import bodies
+from unknot_schemas import bodies, errors
 from unknot_schemas.ids import AgentId, EventId
 
 _OUTCOME_BYTES: Final = 200
@@ -68,6 +68,10 @@ class MessageTable:
             or self.open_bytes > self._limits.held_events_bytes_max
         )
 
+    def is_new(self, event_id: EventId) -> bool:
+        """Whether *event_id* stands for nothing yet."""
+        return event_id not in self.open and event_id not in self.waits and event_id not in self._closed
+
     def known(self, event_id: EventId, digest: int) -> Known | None:
         """What *event_id* stands for already; None if nothing; a conflict if its content was another."""
         message = self.open.get(event_id)
@@ -102,7 +106,6 @@ class MessageTable:
         event_id: EventId,
         digest: int,
         now: float,
-        *,
         kind: str = "",
         targets: tuple[AgentId, ...] = (),
         blocks: bool = False,
@@ -111,11 +114,11 @@ class MessageTable:
     ) -> Tombstone:
         """Remember *event_id* as closed."""
         tombstone = Tombstone(digest, now, kind, targets, blocks, asked, waiter)
-        before = self._closed.pop(event_id, None)
-        if before is not None:
-            self._let_go(before)
-        self._closed[event_id] = tombstone
-        if not len(self._closed) % _FORGET_EVERY or len(self._closed) > self._limits.remembered_max:
+        closed = self._closed
+        if event_id in closed:
+            self._let_go(closed.pop(event_id))
+        closed[event_id] = tombstone
+        if not len(closed) % _FORGET_EVERY or len(closed) > self._limits.remembered_max:
             self.forget_old(now)
         return tombstone
 
@@ -124,7 +127,7 @@ class MessageTable:
         tombstone.outcome = outcome
         tombstone.weight = _OUTCOME_BYTES
         if outcome.event is not None:
-            tombstone.weight += memoryview(outcome.event.data).nbytes
+            tombstone.weight += len(outcome.event.data)
         if outcome.fulfilled is not None:
             tombstone.weight += sum(memoryview(data).nbytes for data in outcome.fulfilled.artifacts.values())
         self.kept_bytes += tombstone.weight
@@ -153,6 +156,14 @@ class MessageTable:
             self.kept_bytes -= tombstone.weight
         while self._kept and self._kept[0].outcome is None:
             self._kept.popleft()
+
+
+def forgotten(event_id: str, epoch: int) -> bodies.Outcome:
+    """The Outcome of a request whose answer is no longer kept: it ended, and how cannot be said any more."""
+    text = f"request {event_id!r} has ended, and its answer is no longer kept"
+    return bodies.Outcome(
+        event_id, "failed", "yes", epoch, error=bodies.Error(errors.OUTCOME_FORGOTTEN, text)
+    )
 
 
 def digest_of(source: Hashable, target: str, event_type: str, data: bytes) -> int:

@@ -3,6 +3,7 @@
 Withdraw first: before any other Outcome than an answer's, what is queued is dropped and whoever runs it is told.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.bodies import OutcomeKind
 from unknot_schemas.ids import AgentId, EventId, ExecutionId
+from unknot_schemas.limits import PROTOCOL
 from unknot_schemas.subjects import CONTROL_ABANDONED
 
 _ANSWERS: Final = ("reply", "failed")
@@ -38,7 +40,8 @@ class Settle:
     def reply(self, fact: ReplySeen, now: float) -> None:
         """Take an answer: it ends exactly the request that it names, or changes nothing and is told why."""
         agent, request_id, envelope, reply_to = fact.agent, fact.request_id, fact.envelope, fact.reply_to
-        session = self._t.sessions.find(agent, envelope.session)
+        sender = self._t.sessions.agents.get(agent)
+        session: Session | None = sender.sessions.get(envelope.session) if sender is not None else None  # type: ignore[call-overload]
         if session is not None:
             session.heard_at = now
         elif envelope.session is not None:
@@ -53,7 +56,8 @@ class Settle:
             self._t.refuse(reply_to, request_id, errors.STALE_REPLY, _STALE.format(agent))
         else:
             self.answer(message, leg, agent, envelope, now)
-            self._t.receipt(reply_to, bodies.Receipt(True, request_id))
+            if reply_to is not None:
+                self._t.receipt(reply_to, bodies.Receipt(True, request_id))
 
     def given(self, fact: ReplySeen, now: float) -> bool:
         """An answer that ends nothing frees the slot of the handler that gave it; False if its agent holds none."""
@@ -91,7 +95,8 @@ class Settle:
             envelope.data,
             False,
             self._t.epoch,
-            response_to=message.id,
+            PROTOCOL,
+            message.id,
             run=message.envelope.run,
             metadata=envelope.metadata,
             traceparent=envelope.traceparent,
@@ -129,18 +134,13 @@ class Settle:
         agent, request_id, reply_to = fact.agent, fact.request_id, fact.reply_to
         took_it = self.given(fact, now)
         tombstone = self._t.messages.closed(request_id)
+        foreign = f"{request_id!r} was not asked of {agent!r}; nothing was changed"
         if tombstone is None and not took_it:
             code, text = errors.UNKNOWN_REPLY, f"no open request {request_id!r}; the answer went to nobody"
             if self._t.messages.open.get(request_id) is not None:
-                code, text = (
-                    errors.FOREIGN_REPLY,
-                    f"{request_id!r} was not asked of {agent!r}; nothing was changed",
-                )
+                code, text = errors.FOREIGN_REPLY, foreign
         elif tombstone is not None and agent not in tombstone.targets:
-            code, text = (
-                errors.FOREIGN_REPLY,
-                f"{request_id!r} was not asked of {agent!r}; nothing was changed",
-            )
+            code, text = errors.FOREIGN_REPLY, foreign
         elif tombstone is not None and tombstone.kind in _ANSWERS:
             code, text = (
                 errors.DUPLICATE_REPLY,
@@ -158,7 +158,7 @@ class Settle:
         leg = session.held.get(event_id)
         if leg is None or leg.state == "deferred":
             self._t.count("done.unknown" if leg is None else "done.deferred")
-            if session in self._t.resources.ties:
+            if session in self._t.resources.ties.sessions:
                 self._t.resources.ties.ended.append((session, ExecutionId(event_id)))
             return
         message = leg.message
@@ -291,8 +291,12 @@ class Settle:
         if message.envelope.accept_uncorrelated is not None:
             for pair, until in self._t.uncorrelated.ended(message, now, self._t.messages.remembered_s):
                 self._t.deadlines.set("late", pair, until)
-        freed = self._withdraw(message, kind)
-        self._close_edge(message, answered=kind == "reply")
+        freed: Sequence[Leg] = ()
+        if not (event is not None and len(message.legs) == 1 and message.legs[0].state == "running"):
+            freed = self._withdraw(message, kind)  # else: its only handler has answered it
+        if message.wait is not None or message.group is not None or message.watchers:
+            self._close_edge(message, answered=kind == "reply")
+        message.is_unentered = False
         self._t.messages.remove(message)
         self._t.deadlines.drop("deadline", message.id)
         tombstone = self._bury(message, kind, now)
@@ -313,8 +317,8 @@ class Settle:
             message.id,
             message.digest,
             now,
-            kind=kind,
-            targets=tuple([leg.agent.id for leg in message.legs]),
+            kind,
+            tuple([leg.agent.id for leg in message.legs]),
             blocks=message.verb != "send",
             asked=message.verb == "ask",
         )
@@ -362,7 +366,6 @@ class Settle:
             self._t.resources.replied(message.watchers, answered=answered)
             self._t.waiting.answered(message)
         message.wait = None
-        message.is_unentered = False
 
 
 _STALE: Final = "the answer came from another session of {!r} than the one that holds the request"

@@ -1,9 +1,10 @@
 """All state of one network in one place, and the effects gathered while one fact is handled."""
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import Literal
+from itertools import count
+from typing import Final, Literal, get_args
 
 from msgspec import Struct, field
 
@@ -23,6 +24,8 @@ from unknot_schemas.ids import EventId
 from unknot_schemas.limits import DISCONNECT_GRACE_S, SESSION_LOSS_S
 
 Policy = Literal["shadow", "refuse", "fail_all"]
+
+_COUNTED: Final = {kind: f"outcome.{kind}" for kind in get_args(bodies.OutcomeKind)}
 
 
 class KernelConfig(Struct, frozen=True, kw_only=True):
@@ -52,7 +55,8 @@ class Tables:
         self.epoch = epoch
         self.config = config
         self.limits = config.limits
-        self.counters: Counter[str] = Counter()
+        self.counters: defaultdict[str, int] = defaultdict(int)
+        """What has happened how often. (No Counter: to count takes twice as long there.)"""
         self.deadlines = Deadlines()
         self.sessions = SessionTable(config.limits)
         self.messages = MessageTable(config.limits)
@@ -68,12 +72,11 @@ class Tables:
         self.opened: OpenWait | None = None
         """The wait that an agent has just opened: it may close a core."""
         self.out: list[AnyEffect] = []
-        self._ids = 0
+        self._next_id = count(1).__next__
 
     def new_id(self, kind: str) -> EventId:
         """An id that nothing else in the network has: the epoch makes it unique across restarts."""
-        self._ids += 1
-        return EventId(f"{kind}{self.epoch:x}-{self._ids:x}")
+        return EventId(f"{kind}{self.epoch:x}-{self._next_id():x}")
 
     def zero(self, agent: Agent, now: float) -> Session:
         """The stand-in session of an agent that never said hello."""
@@ -102,7 +105,7 @@ class Tables:
 
     def outcome(self, session: Session, outcome: bodies.Outcome, reply_to: str | None) -> None:
         """Tell *session* how one of its requests or waits ended."""
-        self.count(f"outcome.{outcome.outcome}")
+        self.counters[_COUNTED[outcome.outcome]] += 1
         self.out.append(SendOutcome(session.name, session.id, outcome, reply_to))
 
     def over_limit(self, reply_to: str | None, event_id: str | None, what: str) -> None:
