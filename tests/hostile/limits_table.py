@@ -103,6 +103,9 @@ REACHED: Final[dict[str, str]] = {
     "SHED_ANSWERS_MAX": "shed without an answer, only counted",
     "SHED_NAMED_MAX": "the counters name no more; all are in `shell.shed`",
     "SHED_BODY_MAX": "the answer names no id",
+    "STREET_BUDGET": "in a siege: more of that verb is not heard, of whoever is not heard by himself",
+    "KNOWN_MAX": "in a siege: further agents are heard as those that the gateway does not know",
+    "TWINS_MAX": "while a siege begins or ends: a message may be taken twice",
     "SUBJECT_CACHE_MAX": "the cache starts anew",
     "IDS_KNOWN_MAX": "the one that has not come for longest is forgotten",
     "ADDRESSES_MAX": "the cache starts anew",
@@ -122,7 +125,8 @@ PACES: Final = frozenset(
         "WAIT_FOR_TARGET_DEFAULT_S", "HEARTBEAT_DEFAULT_S", "SESSION_LOSS_S", "DISCONNECT_GRACE_S", "SHED_NOTICE_S",
         "AFTER_FAILURE_S", "LOG_PAUSE_S", "PING_INTERVAL_S", "PINGS_OUTSTANDING_MAX", "RECONNECT_WAIT_S", "LET_GO_S",
         "CONNECT_PATIENCE_S", "ANOTHER_S", "REBUILD_PAUSE_MAX_S", "DRAIN_S", "GC_NEW_OBJECTS", "SERVER_START_S",
-        "SERVER_STOP_S", "ROWS_DEFAULT",
+        "SERVER_STOP_S", "ROWS_DEFAULT", "PRESSED", "FLOOD_WINDOW_S", "FLOOD_WEIGHT", "FLOOD_PART", "BEAT_S", "CALM_S",
+        "SOUNDING_S",
     }
 )  # fmt: skip
 """Defaults and paces, which nothing can exceed."""

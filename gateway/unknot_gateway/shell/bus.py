@@ -123,6 +123,7 @@ class NatsBus:
         self._connecting = False
         self._takes: dict[str, Take] = {}
         self._puts: dict[str, Put] = {}
+        self._numbers: dict[str, str] = {}
         self._subscriptions: list[Subscription] = []
         self._closed = asyncio.Event()
         self._stopping = False
@@ -171,6 +172,24 @@ class NatsBus:
                 await connection.write(b"".join(written))
         except _FAILURES as error:
             self._count("unsent", error, len(written) // 3)
+
+    @property
+    def life(self) -> tuple[object, int]:
+        """Of the connection as its server knows it: another one has forgotten what ``write`` has subscribed."""
+        return self.connection, self.counters["disconnects"]
+
+    @property
+    def puts(self) -> dict[str, Put]:
+        """Who takes what comes, by the number of the subscription. Own numbers must not be digits alone."""
+        return self.connection.parser.puts
+
+    def number_of(self, subject: str) -> str:
+        """Of the subscription of *subject*, which is listened to."""
+        return self._numbers[subject]
+
+    async def write(self, commands: bytes) -> None:
+        """Send *commands* of the protocol as they are. Raises what nats-py raises; nobody says them again later."""
+        await self.connection.write(commands)
 
     async def barrier(self) -> None:
         """Return when the server has seen everything before: its PING may pass what was just issued."""
@@ -254,7 +273,8 @@ class NatsBus:
 
         connection = self.connection
         await self._subscribe(subject, take)
-        connection.parser.puts[str(self._subscriptions[-1]._id)] = put
+        self._numbers[subject] = number = str(self._subscriptions[-1]._id)
+        connection.parser.puts[number] = put
 
     async def _rebuild(self) -> None:
         pause_s = RECONNECT_WAIT_S

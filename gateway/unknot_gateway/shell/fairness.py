@@ -18,6 +18,7 @@ from unknot_gateway.shell.limits import (
     BACKLOG_MAX,
     INBOX_MAX,
     NEVER_BEHIND,
+    PRESSED,
     SENDERS_MAX,
     SHARE,
     SHED_ANSWERS_MAX,
@@ -86,6 +87,8 @@ class Inbox:
         self.excess: dict[str, Excess] = {}
         """By agent, the latest SENDERS_MAX."""
         self.shed = 0
+        self.on_shed: Callable[[str, int], None] | None = None
+        """Told of each agent of which something cannot be taken, and its weight."""
         self._sender_at = len(root) + len(".in.")
         self._rate = rate
         self._rates: dict[str, Rate] = {}
@@ -103,16 +106,25 @@ class Inbox:
     def put(self, message: Incoming) -> None:
         """Let *message* wait for its turn, or shed it."""
         if self._rate is not None and not self._within_rate(message, self._rate):
-            self._shed(message, self._sender(message.subject))
+            self._refuse(message, self._sender(message.subject))
         elif len(self.waiting) < NEVER_BEHIND and not self._behind:
             self.waiting.append(message)
         else:
             self._put_fairly(message)
 
+    def shed_unread(self, message: Incoming) -> None:
+        """Count *message* as one that was not taken; it is answered within the rate."""
+        self._shed(message, self._sender(message.subject))
+
     def counted(self) -> dict[str, int]:
         """What was shed in all, and of the agents of which most was."""
         most = sorted(self.excess.values(), key=lambda one: -one.shed)[:SHED_NAMED_MAX]
         return {"shed": self.shed} | {f"shed.{one.agent}": one.shed for one in most}
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether so much waits behind that it may be late, too, what has not been read yet."""
+        return self._weight_behind >= PRESSED
 
     def next_round(self) -> bool:
         """Begin a round with the shares of those that are behind; False if nothing waits."""
@@ -146,7 +158,7 @@ class Inbox:
         # The fuller it is in all, the less may wait of each: whoever sends little always finds room.
         room = min(BACKLOG_MAX, INBOX_MAX - self._weight_behind)
         if behind.weight >= room and (behind.weight >= 2 * room or self._is_new_work(message.subject)):
-            self._shed(message, sender)
+            self._refuse(message, sender)
             return
         self._behind[sender] = behind
         behind.messages.append(message)
@@ -178,6 +190,11 @@ class Inbox:
             return False
         own.left -= 1.0
         return True
+
+    def _refuse(self, message: Incoming, sender: str) -> None:
+        self._shed(message, sender)
+        if self.on_shed is not None:
+            self.on_shed(sender if agent_id(sender) is not None else "", weight_of(message))
 
     def _shed(self, message: Incoming, sender: str) -> None:
         now = self._clock()

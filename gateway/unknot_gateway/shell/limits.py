@@ -12,6 +12,8 @@ BACKLOG_MAX: Final = 16_384
 """Weight that one agent may have waiting behind: more than a second of work. Full: its new work is shed."""
 INBOX_MAX: Final = 65_536
 """Weight of all that waits behind in one network, 256 MiB at most. The nearer, the less may wait of each agent."""
+PRESSED: Final = 4_096
+"""Weight waiting behind from which on it is asked how late the gateway hears."""
 SENDERS_MAX: Final = 8_192
 """Agents whose excess, or rate, is kept; the oldest is forgotten, or all, then counted anew."""
 SHED_ANSWERS_PER_S: Final = 500
@@ -24,6 +26,22 @@ SHED_NAMED_MAX: Final = 100
 """Agents that the counters name, those with most that was shed."""
 SHED_NOTICE_S: Final = 5.0
 """Between two notices that name the same agent as over its limit."""
+FLOOD_WINDOW_S: Final = 0.5
+FLOOD_WEIGHT: Final = 4_096
+"""Weight shed within FLOOD_WINDOW_S of which it is said that somebody floods: more than fairness alone should carry."""
+FLOOD_PART: Final = 32
+"""Whoever has had less than this part of what was shed does not flood."""
+STREET_BUDGET: Final = 200
+"""Messages of each verb that a gateway hears in a beat of a siege, of all whom it does not hear by themselves."""
+BEAT_S: Final = 0.1
+CALM_S: Final = 3.0
+"""After this without a flooded verb a siege of that agent ends."""
+KNOWN_MAX: Final = 20_000
+"""Agents heard by themselves in a siege; others are heard by the streets."""
+TWINS_MAX: Final = 50_000
+"""Copies of messages kept while a siege begins, ends or lets somebody in; beyond it one may be taken twice."""
+SOUNDING_S: Final = 0.1
+"""Between two messages to oneself that tell how late the gateway hears."""
 PENDING_MSGS_MAX: Final = 262_144
 """Messages nats-py keeps for one subscription; beyond it drops the newest (counted; heartbeats cure it)."""
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -152,6 +152,12 @@ class Owner:
         if not self._is_awake:
             self._rouse()
 
+    def shed(self, message: Incoming) -> None:
+        """Take *message* as one too many of its agent: unread."""
+        self.inbox.shed_unread(message)
+        if not self._is_awake:
+            self._rouse()
+
     async def take(self, message: Incoming) -> None:
         """The same, for a subscription that awaits it."""
         self.put(message)

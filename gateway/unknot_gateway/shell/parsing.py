@@ -90,6 +90,8 @@ class MessageParser(Parser):
         buffer[:] = data[at:]
 
     async def _hand_to_nats_py(self, words: list[bytes], data: bytes) -> None:
+        if not words[2].isdigit():
+            return  # the last of a subscription that was not nats-py's, and is over
         head_size = int(words[-2]) if words[0] == b"HMSG" else 0
         reply = words[3] if len(words) - bool(head_size) > _PLAIN_WORDS else b""
         header, body = data[:head_size], data[head_size:]

@@ -5,8 +5,10 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from secrets import token_hex
+from typing import cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -26,6 +28,7 @@ from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import DRAIN_S, GC_NEW_OBJECTS
 from unknot_gateway.shell.loop import Owner
 from unknot_gateway.shell.settings import Settings
+from unknot_gateway.shell.siege import Siege
 from unknot_gateway.shell.succession import Serves, Succession
 from unknot_schemas.subjects import Subjects
 
@@ -118,14 +121,14 @@ async def _serve(
     try:
         await _refuse_a_second(bus, settings)
         async with telling(url, system_login, owners, settings.connect_s):
-            await _take_in(bus, owners, succession, settings.prefix)
+            sieges = await _take_in(bus, owners, succession, settings.prefix)
             await api.start()
             await bus.barrier()
             await warn_of_captures(bus.connection, settings)
             _spare_the_collector()
             on_ready(_ready(settings, url, epoch, server, any_inbox))
             await _until_stopped(stop, tasks, server)
-        await _drain(bus, api, owners, running)
+        await _drain(bus, api, sieges, owners, running)
     finally:
         succession.close()
         for task in tasks:
@@ -134,13 +137,22 @@ async def _serve(
         await bus.close()
 
 
-async def _take_in(bus: NatsBus, owners: list[Owner], succession: Succession, prefix: str) -> None:
+async def _take_in(bus: NatsBus, owners: list[Owner], succession: Succession, prefix: str) -> list[Siege]:
     """Say that this gateway serves, before it hears anybody and after: of two that start together one hears it."""
     await succession.tell()
+    sieges: list[Siege] = []
     for owner in owners:
-        await bus.listen(Subjects(owner.kernel.network, prefix).inbound, succession.gate(owner))
+        inbound, gate = Subjects(owner.kernel.network, prefix).inbound, succession.gate(owner)
+        await bus.listen(inbound, gate)
+        sieges.append(Siege(bus, owner, inbound, gate, partial(_known, owner)))
     await succession.tell()
     bus.on_back = succession.tell
+    return sieges
+
+
+def _known(owner: Owner) -> Iterable[str]:
+    """The agents that the gateway knows now."""
+    return cast(Kernel, owner.kernel).tables.sessions.agents
 
 
 async def _opened(bus: NatsBus, patience_s: float, stop: asyncio.Event) -> bool:
@@ -237,9 +249,13 @@ async def _until_stopped(
             ended.cancel()
 
 
-async def _drain(bus: NatsBus, api: Api, owners: list[Owner], running: list[asyncio.Task[None]]) -> None:
+async def _drain(
+    bus: NatsBus, api: Api, sieges: list[Siege], owners: list[Owner], running: list[asyncio.Task[None]]
+) -> None:
     log.info("stopping: taking nothing new, handling what has come")
     await api.stop()
+    for siege in sieges:
+        await siege.close()
     await bus.stop_intake()
     for owner in owners:
         owner.stop()
