@@ -2,7 +2,7 @@
 
 from tests.support.gateway import Gateway
 from unknot_gateway.shell.bus import NatsBus
-from unknot_gateway.shell.hearing import CATCH_UP_S, DOUBT_S, Echo, Hearing
+from unknot_gateway.shell.hearing import CATCH_UP_PACE, CATCH_UP_S, DOUBT_S, PROOF_S, Echo, Hearing
 
 
 class World:
@@ -101,6 +101,50 @@ async def test_without_a_proof_every_clock_is_right() -> None:
     hearing.rang(late_s=3_000.0)
     assert await hearing.lets_time_pass(more=True)
     assert hearing.now() == times[0]
+
+
+async def test_who_hears_late_counts_time_until_what_it_has_heard() -> None:
+    world = World()
+    world.time += 1.0
+    began_at = world.time
+    world.hearing.press()
+    world.time += 3.0
+    assert world.hearing.now() == began_at
+    world.hearing.heard_until(began_at + 0.5, pressed=True)
+    assert world.hearing.now() == began_at + 0.5
+    world.time += 1.0
+    assert await world.after(0.0, heard=True), "what is due by that clock is due"
+    world.hearing.heard_until(world.time, pressed=False)
+    assert world.hearing.now() == world.time
+    assert not world.hearing.is_late
+
+
+async def test_after_a_long_time_without_a_word_the_clock_of_one_who_hears_late_runs_and_does_not_leap() -> (
+    None
+):
+    world = World()
+    world.hearing.press()
+    world.hearing.heard_until(world.time, pressed=True)
+    stood_at = world.hearing.now()
+    world.time += 1.0
+    world.hearing.heard_until(world.time - 1.0, pressed=True)
+    world.time += 60.0
+    world.hearing.heard_until(world.time - 60.0, pressed=True)
+    world.time += 0.1
+    world.hearing.heard_until(world.time, pressed=False)
+    assert stood_at <= world.hearing.now() <= stood_at + 2 * PROOF_S * CATCH_UP_PACE
+    assert world.hearing.is_late, "not yet in time"
+
+
+async def test_a_clock_that_is_late_never_runs_back_nor_ahead() -> None:
+    world = World()
+    world.hearing.press()
+    before = world.hearing.now()
+    for sent_at in (before - 5.0, before + 1_000.0):
+        world.hearing.heard_until(sent_at, pressed=True)
+        assert before <= world.hearing.now() <= world.time
+    world.hearing.rang(late_s=30.0)
+    assert world.hearing.now() >= before
 
 
 async def test_a_message_to_oneself_comes_back_behind_all_that_came_before(gateway: Gateway) -> None:

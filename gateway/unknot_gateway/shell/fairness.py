@@ -89,6 +89,8 @@ class Inbox:
         self.shed = 0
         self.on_shed: Callable[[str, int], None] | None = None
         """Told of each agent of which something cannot be taken, and its weight."""
+        self.on_pressed: Callable[[], None] | None = None
+        """Called with each message that has to wait while it ``is_pressed``."""
         self._sender_at = len(root) + len(".in.")
         self._rate = rate
         self._rates: dict[str, Rate] = {}
@@ -164,6 +166,8 @@ class Inbox:
         behind.messages.append(message)
         behind.weight += weight
         self._weight_behind += weight
+        if self._weight_behind >= PRESSED and self.on_pressed is not None:
+            self.on_pressed()
 
     def _sender(self, subject: str) -> str:
         return subject[self._sender_at : subject.find(".", self._sender_at)].removeprefix(ALIAS)

@@ -105,8 +105,8 @@ class Owner:
         self.ingress = ingress
         self._egress = egress
         self._bus = bus
-        self._hearing = Hearing(clock, proof)
-        self._clock = self._hearing.now
+        self.hearing = Hearing(clock, proof)
+        self._clock = self.hearing.now
         self._raw_clock = clock
         self.inbox = Inbox(ingress.root, rate, clock)
         self._wake = asyncio.Event()
@@ -200,7 +200,7 @@ class Owner:
         """A batch of messages, then the timer if it is due; all is sent in one go, also what precedes a failure."""
         outbox: list[Message] = []
         try:
-            self._hearing.turned(heard=bool(self.inbox))
+            self.hearing.turned(heard=bool(self.inbox))
             self._egress.tick()
             self._take_in(outbox)
             self._answer_the_shed(outbox)
@@ -247,7 +247,7 @@ class Owner:
         if (
             due_at is None
             or due_at > self._clock()
-            or await self._hearing.lets_time_pass(more=bool(self.inbox))
+            or await self.hearing.lets_time_pass(more=bool(self.inbox))
         ):
             return True
         self._disarm()
@@ -277,11 +277,12 @@ class Owner:
                 return
             self._timer.cancel()
         self._timer_at = due_at
-        self._timer = asyncio.get_running_loop().call_later(due_at - self._clock(), self._ring)
+        wait_s = max(due_at - self._clock(), self.hearing.least_s)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
-        self._hearing.rang(self._clock() - self._timer_at)
+        self.hearing.rang(self._clock() - self._timer_at)
         self._rouse()
 
     def _disarm(self) -> None:

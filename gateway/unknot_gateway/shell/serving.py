@@ -23,7 +23,7 @@ from unknot_gateway.shell.captures import warn_of_captures
 from unknot_gateway.shell.disconnects import telling
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.embedded import EmbeddedServer, ServerFailed
-from unknot_gateway.shell.hearing import Echo
+from unknot_gateway.shell.hearing import Echo, Sounding
 from unknot_gateway.shell.ingress import Ingress
 from unknot_gateway.shell.limits import DRAIN_S, GC_NEW_OBJECTS
 from unknot_gateway.shell.loop import Owner
@@ -33,6 +33,9 @@ from unknot_gateway.shell.succession import Serves, Succession
 from unknot_schemas.subjects import Subjects
 
 log = structlog.get_logger()
+
+_Guard = Sounding | Siege
+"""What stands between one network and a flood; closed before the last messages are taken."""
 
 
 class AlreadyServed(Exception):
@@ -121,14 +124,14 @@ async def _serve(
     try:
         await _refuse_a_second(bus, settings)
         async with telling(url, system_login, owners, settings.connect_s):
-            sieges = await _take_in(bus, owners, succession, settings.prefix)
+            guards = await _take_in(bus, owners, succession, settings.prefix)
             await api.start()
             await bus.barrier()
             await warn_of_captures(bus.connection, settings)
             _spare_the_collector()
             on_ready(_ready(settings, url, epoch, server, any_inbox))
             await _until_stopped(stop, tasks, server)
-        await _drain(bus, api, sieges, owners, running)
+        await _drain(bus, api, guards, owners, running)
     finally:
         succession.close()
         for task in tasks:
@@ -137,17 +140,19 @@ async def _serve(
         await bus.close()
 
 
-async def _take_in(bus: NatsBus, owners: list[Owner], succession: Succession, prefix: str) -> list[Siege]:
+async def _take_in(bus: NatsBus, owners: list[Owner], succession: Succession, prefix: str) -> list[_Guard]:
     """Say that this gateway serves, before it hears anybody and after: of two that start together one hears it."""
     await succession.tell()
-    sieges: list[Siege] = []
+    guards: list[_Guard] = []
     for owner in owners:
         inbound, gate = Subjects(owner.kernel.network, prefix).inbound, succession.gate(owner)
         await bus.listen(inbound, gate)
-        sieges.append(Siege(bus, owner, inbound, gate, partial(_known, owner)))
+        sounding = Sounding(bus, owner.hearing, owner.inbox)
+        await sounding.begin()
+        guards += [sounding, Siege(bus, owner, inbound, gate, partial(_known, owner))]
     await succession.tell()
     bus.on_back = succession.tell
-    return sieges
+    return guards
 
 
 def _known(owner: Owner) -> Iterable[str]:
@@ -250,12 +255,12 @@ async def _until_stopped(
 
 
 async def _drain(
-    bus: NatsBus, api: Api, sieges: list[Siege], owners: list[Owner], running: list[asyncio.Task[None]]
+    bus: NatsBus, api: Api, guards: list[_Guard], owners: list[Owner], running: list[asyncio.Task[None]]
 ) -> None:
     log.info("stopping: taking nothing new, handling what has come")
     await api.stop()
-    for siege in sieges:
-        await siege.close()
+    for guard in guards:
+        await guard.close()
     await bus.stop_intake()
     for owner in owners:
         owner.stop()
