@@ -244,6 +244,7 @@ export interface Facts {
   requests?: { [key: string]: "deferred" | "done" | "running" };
   /** Default: {}. */
   strands?: { [key: string]: Strands };
+  holds?: string[] | null;
 }
 
 /**

@@ -242,6 +242,8 @@ class Facts(Body, frozen=True):
     open: list[str] = []
     requests: dict[str, Literal["running", "deferred", "done"]] = {}
     strands: dict[str, Strands] = {}
+    holds: list[str] | None = None
+    """Waits by which it was, or may have been, granted locks or permits that it has still; None: nothing is said."""
 
 
 class WaitCondition(Body, frozen=True):

@@ -248,6 +248,37 @@ def test_a_lease_that_is_renewed_does_not_lapse(stage: ResourceStage) -> None:
     assert stage.lapsed("ash") == ["w1"]
 
 
+def test_a_grant_that_nobody_heard_of_before_its_lease_was_over_is_not_told_any_more(
+    stage: ResourceStage,
+) -> None:
+    stage.lock("ash", "w1", "db", lease_s=5)
+    stage.lock("birch", "w2", "db")
+    stage.pass_time(5.1)
+    for ask_again in (
+        lambda: stage.lock("ash", "w1", "db", lease_s=5),
+        lambda: stage.beat("ash", open=["w1"]),
+    ):
+        stage.effects.clear()
+        ask_again()
+        again = stage.outcomes("ash")["w1"]
+        assert (again.outcome, again.error and again.error.code) == ("cancelled", errors.NOT_HELD)
+
+
+@pytest.mark.parametrize("how", ["sent again", "named by a heartbeat"])
+def test_a_grant_that_is_told_again_begins_its_lease_anew(stage: ResourceStage, how: str) -> None:
+    stage.lock("ash", "w1", "db", lease_s=5)
+    stage.pass_time(4)
+    stage.effects.clear()
+    if how == "sent again":
+        stage.lock("ash", "w1", "db", lease_s=5)
+    else:
+        stage.beat("ash", open=["w1"])
+    stage.pass_time(4)
+    assert stage.lapsed("ash") == []
+    stage.pass_time(1.1)
+    assert stage.lapsed("ash") == ["w1"]
+
+
 def test_a_lease_that_lapses_passes_to_the_next_with_a_higher_token(stage: ResourceStage) -> None:
     stage.lock("ash", "w1", "db", lease_s=5)
     stage.lock("birch", "w2", "db")

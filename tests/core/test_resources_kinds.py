@@ -523,3 +523,30 @@ def test_a_tool_that_only_its_client_sees_is_closed_by_it(stage: ResourceStage) 
     stage.release("birch", "w0")
     assert stage.kinds() == {"w0": "granted"}
     assert stage.kernel.tables.resources.pools.asks == 0
+
+
+# ---- a wait that comes before what it waits for (word of that was lost, and is said again)
+
+
+def test_a_wait_for_an_answer_may_come_before_the_request_itself(stage: ResourceStage) -> None:
+    on = [bodies.WaitCondition("reply", "r1"), leased("db")]
+    stage.wait("ash", "w1", *on)
+    stage.request("ash", "birch", "r1", verb="ask", session=stage.sessions["ash"])
+    assert stage.kinds() == {}
+    stage.reply("birch", "r1", session=stage.sessions["birch"])
+    assert stage.kinds() == {"r1": "reply", "w1": "granted"}
+
+
+def test_it_is_an_edge_from_then_on(stage: ResourceStage) -> None:
+    stage.join("fir", concurrency=1)
+    stage.lock("ash", "h1", "db")
+    stage.wait("ash", "w1", bodies.WaitCondition("reply", "r1"), leased("page"))
+    stage.request("ash", "fir", "r1", verb="ask", session=stage.sessions["ash"])
+    stage.lock("fir", "w2", "db", execution="r1")
+    assert stage.stuck == {"ash", "fir"}
+
+
+def test_a_wait_that_is_over_waits_for_nothing_that_may_come(stage: ResourceStage) -> None:
+    stage.wait("ash", "w1", bodies.WaitCondition("reply", "r1"), leased("db"))
+    stage.say("ash", bodies.WaitClose("w1", stage.sessions["ash"]))
+    assert stage.kernel.intake._openwaits.early == {}

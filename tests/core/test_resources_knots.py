@@ -53,6 +53,21 @@ def test_a_cycle_through_four_kinds_is_found_and_each_edge_named(stage: Resource
     assert len(stage.kernel.tables.resources.leases) == 2, "what is held is their own to release"
 
 
+def test_what_a_member_names_no_more_it_has_given_back_though_word_of_that_is_lost(
+    stage: ResourceStage,
+) -> None:
+    four(stage)
+    stage.answer_confirms(holds=[])
+    assert stage.deadlocks() == []
+    assert stage.outcomes("elm")["w4"].outcome == "granted"
+
+
+def test_what_a_member_names_or_says_nothing_of_it_holds_still(stage: ResourceStage) -> None:
+    four(stage)
+    stage.answer_confirms(holds=["h1", "h2"])
+    assert len(stage.deadlocks()) == 1
+
+
 @pytest.mark.parametrize(
     "way_out", ["a free permit", "another producer", "a tool", "a human", "a holder let go"]
 )

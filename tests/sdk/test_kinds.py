@@ -409,6 +409,24 @@ async def test_the_answer_that_the_grant_speaks_of_is_waited_for(fake: Fake) -> 
         lease.release()
 
 
+async def test_a_gateway_that_does_not_know_the_wait_is_told_what_is_left_of_it(fake: Fake) -> None:
+    """It knows nothing of an answer that came before its time, and would count it as missing for ever."""
+    async with unknot.connect("birch") as me:
+        waiting = asyncio.ensure_future(me.wait_quorum(mix(me), 3))
+        ask, wait = await fake.next("ask"), await fake.next("wait.open")
+        await fake.answer(ask, "said")
+        await fake.settled()
+        entry = me._links.session.pending.get(wait.id)
+        assert entry is not None
+        again = json.loads(entry.again())
+        assert [on["kind"] for on in again["on"]] == ["artifact", "lock", "approval"]
+        assert (again["id"], again["need"], again["data"]) == (wait.id, 2, 2)
+        await fulfil(fake, wait, "granted", [0, 1], fencing_token=5, lease_s=9, artifacts={"plan": "p"})
+        answers = await waiting
+        assert [(answer.index, answer.data) for answer in answers[:2]] == [(0, "said"), (1, "p")]
+        answers[2].data.release()
+
+
 async def test_asks_that_have_ended_are_no_conditions_any_more(fake: Fake) -> None:
     async with unknot.connect("birch") as me:
         done, failed = await me.ask("elm", "say"), await me.ask("elm", "say")

@@ -32,6 +32,20 @@ async def held(fake: Fake, me: Connection, *things: Any, lease_s: float = 60) ->
     return (await waiting)[0], wait.id
 
 
+async def test_facts_name_what_is_held_and_what_may_have_been_granted(fake: Fake) -> None:
+    async with unknot.connect("birch") as me:
+        assert "holds" not in await fake.facts("birch")
+        lease, wait_id = await held(fake, me)
+        assert (await fake.facts("birch"))["holds"] == [wait_id]
+        waiting = asyncio.ensure_future(me.wait_all([me.acquire("other")]))
+        other = await fake.next("wait.open")
+        lease.release()
+        assert (await fake.facts("birch"))["holds"] == [other.id]
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert (await fake.facts("birch"))["holds"] == []
+
+
 async def beat(fake: Fake, me: Connection) -> dict[str, Any]:
     me._links.session.transport.on_up()
     return (await fake.next("heartbeat")).body

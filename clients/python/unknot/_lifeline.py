@@ -1,6 +1,7 @@
 """What keeps a session known to the gateway: hello, heartbeats, reconciliation, bye."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,8 @@ NOBODY_PAUSE_S: Final = 0.1
 UNHEARD_PAUSE_S: Final = 0.5
 """Pause before the next heartbeat when no gateway was there to hear one."""
 BYE_S: Final = 2.0
+FOR_GOOD: Final = frozenset({"pool.declare", "artifact.publish"})
+"""Standing words that are never unsaid by what comes later: they may be repeated until they are heard."""
 ALL: Final = float("inf")
 """An instant that everything is older than."""
 
@@ -174,8 +177,16 @@ class Lifeline:
         welcome = _welcome(answer)
         self._session.epoch, self.heartbeat_s = welcome.epoch, welcome.heartbeat_s
         for verb, body in self._session.standing.again(self._session.token):
-            self._session.post(verb, body)
+            if verb in FOR_GOOD:
+                self._session.tasks.start(self._say_again(verb, body), f"{verb} again")
+            else:
+                self._session.post(verb, body)
         return True
+
+    async def _say_again(self, verb: str, body: bodies.Body) -> None:
+        """What nobody takes back may come late: it is said until it is heard."""
+        with contextlib.suppress(WaitFailed):
+            await self._session.order(verb, body, verb)
 
     async def _call(self, verb: str, body: bodies.Body, timeout: float) -> bytes | None:
         session = self._session
@@ -254,7 +265,7 @@ class Lifeline:
             entry = session.pending.get(id)
             if entry is not None and id not in refused:
                 session.counters["sent_again"] += 1
-                session.transport.post(entry.subject, entry.payload, request_id=id)
+                session.transport.post(entry.subject, entry.again(), request_id=id)
         for id in not_held:
             session.running.disown(id)
 

@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from unknot import _payloads
 from unknot._asking import Answer, Request, Waitable, payload, timeout_s
 from unknot._come import Come
 from unknot._leases import Holds, Lease
 from unknot._opening import Opening
 from unknot._outbound import Outbound
-from unknot._pending import Entry, Wait
+from unknot._pending import Entry, Several, Wait
 from unknot._requests import worst
 from unknot._sends import Asked, Sends
-from unknot._session import Session
+from unknot._session import Session, encode
 from unknot._strands import Strand
 from unknot._things import Acquire, Artifact, Decision
 from unknot.errors import HandlerFailed, OverLimit, Refused, WaitFailed, from_outcome
@@ -131,9 +133,7 @@ class Mixed:
         self, opened: Open, strand: Strand, branches: Sequence[Branch], seconds: float, reason: str | None
     ) -> None:
         come = opened.come
-        come.wire = [place for place in range(come.n) if place not in come.answers]
-        conditions = [_condition(branches[place], opened.asked.get(place)) for place in come.wire]
-        need = come.need - len(come.replied)
+        need, conditions = _left(opened, branches)
         shown = [
             branch.data for branch in branches if isinstance(branch, Decision) and branch.data is not None
         ]
@@ -150,10 +150,20 @@ class Mixed:
             conditions,
             seconds,
             settle,
-            need="all" if need == len(conditions) else need,
+            kind=Several,
+            need=need,
             reason=reason,
             data=payload(shown[0]) if shown else None,
         )
+        assert isinstance(wait, Several)
+
+        def left() -> bytes:
+            nonlocal conditions
+            need, conditions = _left(opened, branches)
+            body = msgspec.json.decode(wait.payload, type=bodies.WaitOpen)
+            return encode(msgspec.structs.replace(body, on=conditions, need=need))
+
+        wait.left = left
         wait.future = come.future
         opened.wait.append(wait)
         self._opening.send(wait)
@@ -223,6 +233,15 @@ class Mixed:
             failure.failures = failures
             return failure
         return worst(failures)
+
+
+def _left(opened: Open, branches: Sequence[Branch]) -> tuple[bodies.Need, list[bodies.WaitCondition]]:
+    """What is still to come: how much, and of what; the places of that are what the gateway's word counts by."""
+    come = opened.come
+    come.wire = [place for place in range(come.n) if place not in come.answers]
+    need = come.need - len(come.replied)
+    conditions = [_condition(branches[place], opened.asked.get(place)) for place in come.wire]
+    return "all" if need == len(conditions) else need, conditions
 
 
 def _condition(branch: Branch, asked: Asked[Any] | None) -> bodies.WaitCondition:

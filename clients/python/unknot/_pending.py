@@ -64,6 +64,10 @@ class Entry:
         """What says that nobody waits for it any more: verb and body."""
         return "request.cancel", bodies.RequestCancel(self.id, session)
 
+    def again(self) -> bytes:
+        """What is sent to a gateway that does not know it."""
+        return self.payload
+
 
 class Wait(Entry):
     """An open wait that is no request."""
@@ -73,6 +77,18 @@ class Wait(Entry):
     def farewell(self, session: str) -> tuple[str, bodies.Body]:
         """What says that nobody waits for it any more: verb and body."""
         return "wait.close", bodies.WaitClose(self.id, session)
+
+
+class Several(Wait):
+    """An open wait for several things. *left*: what says how it is, without what has come already."""
+
+    __slots__ = ("left",)
+
+    left: Callable[[], bytes]
+
+    def again(self) -> bytes:
+        """What is sent to a gateway that does not know it: it knows nothing of what came before its time."""
+        return self.left()
 
 
 class Claim(Wait):

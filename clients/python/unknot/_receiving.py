@@ -8,13 +8,14 @@ from typing import Final, Protocol
 import msgspec
 
 from unknot import _payloads
+from unknot._pending import Several
 from unknot._running import Running, Work
 from unknot._session import Session
 from unknot._strands import Execution
 from unknot._strands import facts as strand_facts
 from unknot_schemas import bodies, resources, subjects
 from unknot_schemas.ids import MAIN
-from unknot_schemas.limits import TIMEOUT_MAX_S
+from unknot_schemas.limits import NAMED_IDS_MAX, TIMEOUT_MAX_S
 
 logger = logging.getLogger("unknot")
 
@@ -169,8 +170,18 @@ class Receiver:
                 open=[wait.id for wait in asked.waits if session.pending.is_waited_for(wait.id)],
                 requests={id: state for id, state in states.items() if state is not None},
                 strands={id: self._strands(id) for id in asked.executions},
+                holds=self._holds(),
             ),
         )
+
+    def _holds(self) -> list[str] | None:
+        """What has been granted here, and what may have been; None when nothing ever was, or it is too much."""
+        named = self._session.holds.named()
+        if named is None:
+            return None
+        ids = [hold.id for hold in named]
+        ids += [entry.id for entry in self._session.pending if isinstance(entry, Several)]
+        return ids if len(ids) <= NAMED_IDS_MAX else None
 
     def _strands(self, execution_id: str) -> bodies.Strands:
         session = self._session

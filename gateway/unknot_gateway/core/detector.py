@@ -136,6 +136,8 @@ class Detector:
         incident.asked[session] = facts
         for event_id, state in facts.requests.items():
             self._settle.reported(session, EventId(event_id), state, now)
+        if facts.holds is not None:
+            self._let_go(session, {*facts.holds, *facts.open}, incident.opened_at)
         for part in self._members.contradicted(incident, frozenset(facts.open), session):
             self._t.count("waits.contradicted")
             self._drop_edge(part, now)
@@ -143,6 +145,13 @@ class Detector:
             self._judge(incident, now)
         elif incident.read == 2:
             self._judge_soon(incident, now)
+
+    def _let_go(self, session: Session, named: set[str], asked_at: float) -> None:
+        """What *session* held when it was asked and names no more was given back: word of that is lost, or late."""
+        for hold in self._t.resources.leases.of_session(session):
+            if hold.id not in named and hold.since <= asked_at:
+                self._t.count("holds.contradicted")
+                self._t.resources.leases.drop(hold)
 
     def heard(self, session: Session, named: frozenset[str], now: float) -> None:
         """A heartbeat: in a second read it stands for facts if it names every wait that its session was asked about."""

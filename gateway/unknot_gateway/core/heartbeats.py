@@ -83,7 +83,7 @@ class Heartbeats:
             if tombstone is None:
                 unknown.append(event_id)
             elif tombstone.outcome is not None:
-                self._t.outcome(session, tombstone.outcome, None)
+                self._openwaits.repeat(session, tombstone, now)
             elif tombstone.blocks:
                 self._t.outcome(session, forgotten(event_id, self._t.epoch), None)
         if len(named) >= limits.NAMED_IDS_MAX:

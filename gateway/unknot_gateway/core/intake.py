@@ -179,6 +179,8 @@ class Intake:
         elif error is None:
             error = self._target_leg(message)
         self._t.messages.add(message)
+        if self._openwaits.early:
+            self._openwaits.came(message)
         if error is not None:
             self._refuse(message, error, now)
             return
@@ -194,6 +196,8 @@ class Intake:
             self._start(leg, now)
         if message.is_open:
             self._wait_and_deliver(message, now)
+            if message.watchers:
+                self._t.waiting.update(message)
 
     def _bounds(self, message: Message, now: float) -> bodies.Error | None:
         limits, source, envelope = self._t.limits, message.source, message.envelope

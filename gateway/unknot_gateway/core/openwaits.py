@@ -21,6 +21,8 @@ class OpenWaits:
         self._t = tables
         self._for_agents: dict[AgentId, dict[tuple[EventId, int], tuple[OpenWait, int]]] = {}
         """Waits for an agent as a whole, by agent, with the place of the condition."""
+        self.early: dict[EventId, list[tuple[OpenWait, int]]] = {}
+        """Waits for the answer to something that has not come (yet), with the place of the condition."""
 
     def open(self, session: Session, body: bodies.WaitOpen, reply_to: str | None, now: float) -> None:
         """Enter a wait; an older generation, or one closed before it came, changes nothing."""
@@ -29,7 +31,7 @@ class OpenWaits:
         known = self._t.messages.waits.get(event_id)
         if void_up_to is not None and body.generation <= void_up_to:
             self._t.receipt(reply_to, bodies.Receipt(True, body.id, duplicate=True))
-            self._repeat(session, event_id)
+            self._repeat(session, event_id, now)
             return
         if known is not None and (known.session is not session or known.body.generation >= body.generation):
             self._known(known, session, body, reply_to)
@@ -87,6 +89,31 @@ class OpenWaits:
         self._t.outcome(wait.session, outcome, None)
         self._t.messages.keep(tombstone, outcome)
 
+    def came(self, message: Message) -> None:
+        """*message* is open now; waits for its answer may have been opened before."""
+        found = self.early.pop(message.id, ())
+        message.watchers += tuple(each for each in found if each[0].session is message.source)
+
+    def repeat(self, session: Session, tombstone: Tombstone, now: float) -> None:
+        """The Outcome of something that has ended, once more; a lease counts from when its holder hears of it."""
+        outcome = tombstone.outcome
+        assert outcome is not None, "there is something to repeat"
+        if outcome.outcome == "granted":
+            hold = self._t.resources.leases.find(outcome.request_id)
+            if hold is not None and hold.strand.session is session:
+                self._t.resources.leases.renew(hold, hold.lease_s, now)
+        self._t.outcome(session, outcome, None)
+
+    def ungrant(self, event_id: EventId) -> None:
+        """What a wait was granted has been taken away: whoever has not heard of the grant must not hear of it now."""
+        tombstone = self._t.messages.closed(event_id)
+        granted = tombstone.outcome if tombstone is not None else None
+        if tombstone is None or granted is None or granted.outcome != "granted":
+            return
+        text = f"what wait {event_id!r} was granted is held no more: nobody has said in time that it was heard of"
+        error = bodies.Error(errors.NOT_HELD, text)
+        tombstone.outcome = bodies.Outcome(granted.request_id, "cancelled", "no", self._t.epoch, error=error)
+
     def expire(self, wait: OpenWait, now: float) -> None:
         """The deadline of *wait* has come."""
         steps = explain.chain(self._t, wait)
@@ -131,11 +158,11 @@ class OpenWaits:
                 return
             self._t.outcome(session, bodies.Outcome(body.id, kind, "no", self._t.epoch, error=fault), None)
 
-    def _repeat(self, session: Session, event_id: EventId) -> None:
+    def _repeat(self, session: Session, event_id: EventId, now: float) -> None:
         """The wait has ended before: its Outcome, once more."""
         closed = self._t.messages.closed(event_id)
         if closed is not None and closed.outcome is not None and closed.waiter == session.name:
-            self._t.outcome(session, closed.outcome, None)
+            self.repeat(session, closed, now)
 
     def _known(self, known: OpenWait, session: Session, body: bodies.WaitOpen, reply_to: str | None) -> None:
         if known.session is not session:
@@ -200,6 +227,8 @@ class OpenWaits:
                     other for other in message.watchers if self._t.messages.waits.get(other[0].id) is other[0]
                 ]
                 message.watchers = (*still, (wait, index))
+            elif condition.kind == "reply" and index not in wait.taken and index not in wait.spent:
+                self.early.setdefault(EventId(condition.id), []).append((wait, index))
 
     def _condition(self, wait: OpenWait, index: int, condition: bodies.WaitCondition) -> Condition:
         """What the graph makes of it. What cannot be resolved counts as outside: never an edge."""
@@ -249,6 +278,8 @@ class OpenWaits:
         wait.session.agent.expects.pop(wait.id, None)
         self._t.deadlines.drop("wait", wait.id)
         for index, condition in enumerate(wait.body.on):
+            if self.early and condition.kind == "reply":
+                self._forget_early(wait, EventId(condition.id))
             if (name := _agent_named(condition)) is not None:
                 waits = self._for_agents.get(name, {})
                 waits.pop((wait.id, index), None)
@@ -257,6 +288,13 @@ class OpenWaits:
         if wait.wait is not None:
             self._t.waiting.close(wait.wait)
         self._t.resources.leave(wait)
+
+    def _forget_early(self, wait: OpenWait, asked: EventId) -> None:
+        left = [each for each in self.early.get(asked, ()) if each[0] is not wait]
+        if left:
+            self.early[asked] = left
+        else:
+            self.early.pop(asked, None)
 
     def _bury(self, wait: OpenWait, now: float, kind: str) -> Tombstone:
         digest = hash((wait.session.name, wait.id, wait.body.generation))

@@ -122,6 +122,7 @@ class Locks:
     def take_away(self, hold: Hold) -> None:
         """It is held no more, and whoever held it is told."""
         self._leases.drop(hold)
+        self._openwaits.ungrant(hold.id)
         self._tell(hold.strand.session, holds.Hold(hold.id, hold.token, hold.resources))
 
     def _tell(self, session: Session, named: holds.Hold) -> None:
