@@ -304,7 +304,8 @@ class Dispatch:
             leg.number = session.delivered
             session.unseen[leg.number] = leg
         if expected_by is None:
-            self._t.waiting.started(leg, pool)
+            if session.strands or pool is None or pool.main or pool.is_watched or not session.said_hello:
+                self._t.waiting.started(leg, pool)  # else it is no node, and none is to be made of it
         else:
             body = expected_by.body
             strand = self._t.waiting.strand(

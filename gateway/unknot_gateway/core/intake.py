@@ -15,7 +15,7 @@ from unknot_gateway.core.served import too_many_members
 from unknot_gateway.core.settle import Settle
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
-from unknot_schemas.ids import AgentId, EventId
+from unknot_schemas.ids import AgentId, EventId, SessionId
 from unknot_schemas.limits import SEND_TIMEOUT_DEFAULT_S
 
 Suspicious = Callable[[Message, float], bool]
@@ -64,8 +64,11 @@ class Intake:
             verb = "request" if marks.is_blocking(read) else verb
             asked_s = marks.timeout_s(read) if asked_s is None else asked_s
         event_id = EventId(envelope.id) if envelope.id is not None else self._t.new_id("e")
-        source = self._source(fact, verb, event_id, now)
-        if source is None:
+        agent, token = self._t.sessions.agents.get(fact.agent), envelope.session
+        source = agent.sessions.get(SessionId(token)) if agent is not None and token is not None else None
+        if source is not None:
+            source.heard_at = now
+        elif (source := self._source(fact, verb, event_id, now)) is None:
             return
         data = bytes(envelope.data)
         digest = digest_of(fact.agent, fact.target, fact.type, data)
@@ -93,18 +96,13 @@ class Intake:
     # -- checks
 
     def _source(self, fact: EventSeen, verb: str, event_id: EventId, now: float) -> Session | None:
-        """The session that sends; None when it may not, which has been said."""
-        envelope, sessions = fact.envelope, self._t.sessions
-        agent = sessions.agents.get(fact.agent)
-        if envelope.session is not None:
-            found: Session | None = agent.sessions.get(envelope.session) if agent is not None else None  # type: ignore[call-overload]
-            if found is None:
-                text = f"session of {fact.agent!r} is not live here; say hello (resume: true keeps it after a restart)"
-                self._t.refuse(fact.reply_to, event_id, errors.STALE_SESSION, text)
-                return None
-            found.heard_at = now
-            return found
-        if agent is None and sessions.is_full():
+        """The session that sends, which is not named, or not live; None when it may not, which has been said."""
+        sessions = self._t.sessions
+        if fact.envelope.session is not None:
+            text = f"session of {fact.agent!r} is not live here; say hello (resume: true keeps it after a restart)"
+            self._t.refuse(fact.reply_to, event_id, errors.STALE_SESSION, text)
+            return None
+        if fact.agent not in sessions.agents and sessions.is_full():
             self._t.over_limit(fact.reply_to, event_id, "too many agents are known; try again later")
             return None
         agent = sessions.agent(fact.agent)
@@ -209,7 +207,8 @@ class Intake:
             )
         blocks = message.verb == "request"
         parent = source.held.get(envelope.execution) if envelope.execution is not None else None  # type: ignore[call-overload]
-        message.depth = parent.message.depth + 1 if parent is not None and parent.message.blocks else 1
+        above = parent.message if parent is not None else None
+        message.depth = above.depth + 1 if above is not None and above.verb == "request" else 1
         if message.depth > limits.depth_max and blocks:
             return bodies.Error(
                 errors.DEPTH_LIMIT,

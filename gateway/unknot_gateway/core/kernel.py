@@ -86,6 +86,7 @@ class Kernel:
         )
         self.detector.release = self.intake.release
         self._sweeps = 0
+        self._stirs: tuple[object, ...] = (*tables.resources.stirs, self.reception.draining)
 
     def handle(self, fact: AnyFact, now: float) -> list[AnyEffect]:
         """Take *fact* in at instant *now* (seconds, monotonic, never running back); return what to do, in order.
@@ -105,7 +106,7 @@ class Kernel:
             self._take(fact, now)
         if tables.is_reconciling:
             self._reconcile(now)
-        if tables.waiting.is_touched or tables.resources.is_stirred or self.reception.draining:
+        if tables.waiting.is_touched or any(self._stirs):
             self._follow_up(now)
         out, tables.out = tables.out, []
         return out
@@ -139,8 +140,7 @@ class Kernel:
                 assert_never(fact)
 
     def _reconcile(self, now: float) -> None:
-        opened = self.tables.opened
-        if opened is not None:
+        if (opened := self.tables.opened) is not None:
             self.reconcile.entered(opened.session, opened.id)
         if self.reconcile.is_over:
             self.reception.end_reconciliation(now)

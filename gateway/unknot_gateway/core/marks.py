@@ -47,9 +47,9 @@ def timeout_s(marks: dict[str, Any]) -> float | None:
 
 def holding_timeout_s(asked: float | None, default: float = TIMEOUT_DEFAULT_S) -> float:
     """The timeout that holds: the default if *asked* is missing, NaN, infinite or not positive; capped."""
-    if asked is None or not math.isfinite(asked) or asked <= 0:
+    if asked is None or not 0.0 < asked < math.inf:  # NaN is not
         return default
-    return min(asked, TIMEOUT_MAX_S)
+    return asked if asked < TIMEOUT_MAX_S else TIMEOUT_MAX_S
 
 
 def with_blocking(metadata: Raw | None) -> Raw:

@@ -3,7 +3,6 @@
 Withdraw first: before any other Outcome than an answer's, what is queued is dropped and whoever runs it is told.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,12 +13,11 @@ from unknot_gateway.core.dispatch import Dispatch
 from unknot_gateway.core.effects import SendControl
 from unknot_gateway.core.facts import ReplySeen
 from unknot_gateway.core.groups import Groups
-from unknot_gateway.core.messages import Tombstone
 from unknot_gateway.core.records import Agent, Leg, Message, Session
 from unknot_gateway.core.tables import Tables
 from unknot_schemas import bodies, errors
 from unknot_schemas.bodies import OutcomeKind
-from unknot_schemas.ids import AgentId, EventId, ExecutionId
+from unknot_schemas.ids import AgentId, EventId, ExecutionId, SessionId
 from unknot_schemas.limits import PROTOCOL
 from unknot_schemas.subjects import CONTROL_ABANDONED
 
@@ -40,8 +38,8 @@ class Settle:
     def reply(self, fact: ReplySeen, now: float) -> None:
         """Take an answer: it ends exactly the request that it names, or changes nothing and is told why."""
         agent, request_id, envelope, reply_to = fact.agent, fact.request_id, fact.envelope, fact.reply_to
-        sender = self._t.sessions.agents.get(agent)
-        session: Session | None = sender.sessions.get(envelope.session) if sender is not None else None  # type: ignore[call-overload]
+        sender, token = self._t.sessions.agents.get(agent), envelope.session
+        session = sender.sessions.get(SessionId(token)) if sender is not None and token is not None else None
         if session is not None:
             session.heard_at = now
         elif envelope.session is not None:
@@ -289,39 +287,34 @@ class Settle:
         if message.receipt_to is not None:
             self._owed_receipt(message, kind, error)
         if message.envelope.accept_uncorrelated is not None:
-            for pair, until in self._t.uncorrelated.ended(message, now, self._t.messages.remembered_s):
-                self._t.deadlines.set("late", pair, until)
-        freed: Sequence[Leg] = ()
-        if not (event is not None and len(message.legs) == 1 and message.legs[0].state == "running"):
+            self._end_uncorrelated(message, now)
+        freed: list[Leg] = []
+        legs, messages = message.legs, self._t.messages
+        if not (event is not None and len(legs) == 1 and legs[0].state == "running"):
             freed = self._withdraw(message, kind)  # else: its only handler has answered it
         if message.wait is not None or message.group is not None or message.watchers:
             self._close_edge(message, answered=kind == "reply")
         message.is_unentered = False
-        self._t.messages.remove(message)
+        messages.remove(message)
         self._t.deadlines.drop("deadline", message.id)
-        tombstone = self._bury(message, kind, now)
-        if tombstone.blocks:
+        targets = (legs[0].agent.id,) if len(legs) == 1 else tuple([leg.agent.id for leg in legs])
+        blocks, asked = message.verb != "send", message.verb == "ask"
+        tombstone = messages.bury(message.id, message.digest, now, kind, targets, blocks, asked)
+        if blocks:
             handled = handled or message.handled
             outcome = bodies.Outcome(message.id, kind, handled, self._t.epoch, event=event, error=error)
             self._t.outcome(message.source, outcome, message.reply_to)
-            self._t.messages.keep(tombstone, outcome)
+            messages.keep(tombstone, outcome)
         for leg in freed:  # whoever runs one of them without a slot may not have heard of it yet
             self._dispatch.free(leg, now, returned=leg.pool is not None)
         if message.group is not None:
             for other in self._groups.ended(message, now, answered=kind == "reply"):
                 self.cancel(other, now, f"its group {message.group.id!r} is complete or cannot be completed")
-        message.legs.clear()  # a leg names its message: without the way back nothing waits for the collector
+        legs.clear()  # a leg names its message: without the way back nothing waits for the collector
 
-    def _bury(self, message: Message, kind: str, now: float) -> Tombstone:
-        return self._t.messages.bury(
-            message.id,
-            message.digest,
-            now,
-            kind,
-            tuple([leg.agent.id for leg in message.legs]),
-            blocks=message.verb != "send",
-            asked=message.verb == "ask",
-        )
+    def _end_uncorrelated(self, message: Message, now: float) -> None:
+        for pair, until in self._t.uncorrelated.ended(message, now, self._t.messages.remembered_s):
+            self._t.deadlines.set("late", pair, until)
 
     def _owed_receipt(self, message: Message, kind: str, error: bodies.Error | None) -> None:
         if kind in _ANSWERS:

@@ -17,6 +17,8 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _CONNECTION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}/[0-9]{1,20}")
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f]*")
+FLAT_BYTES: Final = 2 * limits.NESTING_MAX
+"""So short a body cannot be nested too deeply: each level takes two bytes."""
 
 
 class BadInput(Exception):
@@ -43,9 +45,7 @@ def check_json(payload: bytes) -> None:
             payload.decode()
         except UnicodeDecodeError as error:
             raise BadInput(errors.BAD_REQUEST, f"the body is no UTF-8: {error}") from error
-    # Each level takes two bytes: what is short is not looked at.
-    is_long = len(payload) > 2 * limits.NESTING_MAX
-    if is_long and _may_be_deep(payload) and _nesting(payload) > limits.NESTING_MAX:
+    if len(payload) > FLAT_BYTES and _may_be_deep(payload) and _nesting(payload) > limits.NESTING_MAX:
         raise BadInput(errors.BAD_REQUEST, f"the body is nested deeper than {limits.NESTING_MAX} levels")
 
 
@@ -56,7 +56,7 @@ def check_envelope(envelope: bodies.Envelope) -> None:
             errors.PROTOCOL_UNKNOWN, f"unknot: {envelope.unknot} is not spoken here; {limits.PROTOCOL} is"
         )
     # Most are absent, and this runs for every message: no call for what is not there, or is known.
-    if envelope.id is not None and not _is_id(envelope.id):
+    if envelope.id is not None and not ids.id_match(envelope.id):
         _check_id("id", envelope.id)
     if envelope.session is not None and not _is_known_id(envelope.session):
         _check_id("session", envelope.session)

@@ -76,7 +76,11 @@ class Egress:
             case SendOutcome():
                 to = (effect.agent, effect.session)
                 subject = effect.reply_to or (self._addresses.get(to) or self._to(*to)).outcome
-                payload = self._answered(effect.outcome)
+                outcome = effect.outcome
+                if outcome.event is None or outcome.event.time is not None or outcome.error is not None:
+                    payload = self._answered(outcome)
+                else:
+                    payload = _encode(outcome)[:-2] + self._stamp + b"}"  # the event is its last field
             case Answer():
                 subject, payload = effect.reply_to, _encode(effect.body)
             case SendControl():
@@ -124,12 +128,10 @@ class Egress:
         return encoded if event.time is not None else encoded[:-1] + self._stamp
 
     def _answered(self, outcome: bodies.Outcome) -> bytes:
-        """The outcome, its event with the time; without an error the event is its last field."""
+        """The outcome, its event with the time, if it has one."""
         event = outcome.event
         if event is None or event.time is not None:
             return _encode(outcome)
-        if outcome.error is None:
-            return _encode(outcome)[:-2] + self._stamp + b"}"
         said = self._stamp.decode().split('"')[3]
         stamped = msgspec.structs.replace(event, time=said)
         return _encode(msgspec.structs.replace(outcome, event=stamped))

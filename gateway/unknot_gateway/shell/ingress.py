@@ -20,7 +20,7 @@ from unknot_gateway.shell.limits import SHED_BODY_MAX, SUBJECT_CACHE_MAX
 from unknot_gateway.shell.parsing import Incoming
 from unknot_gateway.shell.reading import id_and_session, is_pub_ack, read_body, read_envelope
 from unknot_schemas import bodies, errors, limits
-from unknot_schemas.ids import AgentId, EventId, is_id
+from unknot_schemas.ids import AgentId, EventId, id_match
 from unknot_schemas.subjects import EVENT_VERBS, BadSubject, Inbound, Subjects
 
 Headers = dict[str, str] | None
@@ -60,7 +60,13 @@ class Ingress:
                 envelope = read_envelope(payload)
                 return EventSeen(inbound.agent, verb, inbound.target, inbound.type, envelope, reply_to)
             if verb == "reply":
-                return _answer(inbound, payload, headers, reply_to)
+                request_id = EventId(inbound.request_id)
+                if headers and not payload and headers.get("Status") == "503":
+                    return NobodyListened(inbound.agent, request_id)
+                envelope = read_envelope(payload)
+                if not envelope.unknot and is_pub_ack(payload):
+                    return PubAckSeen(inbound.agent, request_id)
+                return ReplySeen(inbound.agent, request_id, envelope, reply_to)
             if verb == "publish":
                 return PublishSeen(inbound.agent, inbound.type, read_envelope(payload), reply_to)
             body = read_body(verb, payload)
@@ -92,7 +98,7 @@ class Ingress:
     def _parse(self, subject: str) -> Inbound | BadSubject:
         head, _, last = subject.rpartition(".")
         replier = self._repliers.get(head)
-        if replier is not None and is_id(last):
+        if replier is not None and id_match(last):
             return Inbound(replier, "reply", request_id=last)
         if len(subject) > limits.SUBJECT_BYTES_MAX:
             return BadSubject("", "bad_id", f"a subject has at most {limits.SUBJECT_BYTES_MAX} bytes")
@@ -132,16 +138,6 @@ class Ingress:
         self.counters["refused"] += 1
         event_id, session = id_and_session(payload)
         return InputRefused(agent, verb, error, request_id or event_id, session, reply_to)
-
-
-def _answer(inbound: Inbound, payload: bytes, headers: Headers, reply_to: str | None) -> AnyFact:
-    request_id = EventId(inbound.request_id)
-    if headers and not payload and headers.get("Status") == "503":
-        return NobodyListened(inbound.agent, request_id)
-    envelope = read_envelope(payload)
-    if not envelope.unknot and is_pub_ack(payload):
-        return PubAckSeen(inbound.agent, request_id)
-    return ReplySeen(inbound.agent, request_id, envelope, reply_to)
 
 
 def _check_channels(agent: str, hello: bodies.Hello, allowed: Mapping[str, Collection[str]]) -> None:

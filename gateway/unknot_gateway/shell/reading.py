@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from unknot_gateway.shell.checks import BadInput, check_body, check_envelope, check_json
+from unknot_gateway.shell.checks import FLAT_BYTES, BadInput, check_body, check_envelope, check_json
 from unknot_schemas import bodies, errors, ids, limits, resources
 
 _EMPTY: Final = bodies.Envelope()
@@ -71,7 +71,8 @@ def read_envelope(payload: bytes) -> bodies.Envelope:
     """The envelope; of JSON without the key ``unknot`` one that has all of it as data. Empty is null."""
     if not payload:
         return _EMPTY
-    check_json(payload)
+    if len(payload) > FLAT_BYTES or not payload.isascii():
+        check_json(payload)
     try:
         envelope = _decode_envelope(payload)
     except msgspec.ValidationError as error:

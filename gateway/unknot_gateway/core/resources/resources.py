@@ -34,6 +34,13 @@ class Resources:
         self.holders = Holders(limits, waiting, deadlines, self.artifacts, self.ties)
         self.approvals = Approvals()
         self.touched: dict[OpenWait, None] = {}
+        self.stirs: tuple[object, ...] = (
+            self.touched,
+            self.pools.stirred,
+            self.ties.ended,
+            self.approvals.unshown,
+        )
+        """Where there is something, there is something to be done after this fact."""
 
     @property
     def is_touched(self) -> bool:
@@ -43,7 +50,7 @@ class Resources:
     @property
     def is_stirred(self) -> bool:
         """Whether there is anything to be done after this fact."""
-        return bool(self.touched or self.pools.stirred or self.ties.ended or self.approvals.unshown)
+        return any(self.stirs)
 
     # -- waits
 
