@@ -80,10 +80,18 @@ def _graph_bars(row: dict[str, Any]) -> list[report.Bar]:
     what = row["what"]
     if what == "memory":
         return [report.at_most("bytes of memory for each live wait", float(row["note"].split()[0]), 1024)]
-    if row["deferred %"] == "":  # a sweep has no bar
+    if what.startswith(graph_inserts.SWEEP):
+        return [
+            report.at_most(f"{what}: s CPU in all", float(row["note"].split()[0]), 0.5),
+            report.at_most(f"{what}: ms of the longest slice", row["max us"] / 1e3, 5),
+        ]
+    if row["deferred %"] == "":  # the machine
         return []
+    insert = report.at_most(f"{what}: insert p99 us", row["p99 us"], 100)
+    if what in graph_inserts.UNBOUNDED:
+        return [insert]
     return [
-        report.at_most(f"{what}: insert p99 us", row["p99 us"], 100),
+        insert,
         report.at_most(f"{what}: deferred %", row["deferred %"], 1),
         report.at_most(f"{what}: delay p99 ms", row["delay p99 ms"], 50),
     ]

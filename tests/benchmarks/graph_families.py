@@ -213,4 +213,86 @@ class Hub(Stacks):
             super().churn(insert)
 
 
+class Chains(Family):
+    """Chains that are cut at two random places and joined crosswise: the waiter has many behind it, and many ahead."""
+
+    LENGTH = 1_000
+
+    def setup(self) -> None:
+        self.chains: list[list[tuple[Node, Wait | None]]] = []
+
+    def grow(self, insert: Insert) -> None:
+        """One more in front of the newest chain, or a new chain."""
+        if not self.chains or len(self.chains[-1]) > self.LENGTH:
+            self.chains.append([(self.node(), None)])
+        chain, opened = self.chains[-1], list[Wait]()
+        waiter, target = self.node(), chain[-1][0]
+        insert(lambda: opened.append(self.graph.open(waiter, (execution(target),))))
+        chain.append((waiter, opened[0]))
+
+    def churn(self, insert: Insert) -> None:
+        """What waits for the upper part of the one waits for the lower part of the other from now on."""
+        one, other = self.pick.sample(range(len(self.chains)), 2)
+        lower, upper = self._cut(one)
+        lower_too, upper_too = self._cut(other)
+        self.chains[one] = self._join(lower, upper_too, insert)
+        self.chains[other] = self._join(lower_too, upper, insert)
+
+    def _cut(self, chain: int) -> tuple[list[tuple[Node, Wait | None]], list[tuple[Node, Wait | None]]]:
+        links = self.chains[chain]
+        at = self.pick.randrange(1, len(links))
+        wait = links[at][1]
+        assert wait is not None
+        self.graph.close(wait)
+        return links[:at], links[at:]
+
+    def _join(
+        self, lower: list[tuple[Node, Wait | None]], upper: list[tuple[Node, Wait | None]], insert: Insert
+    ) -> list[tuple[Node, Wait | None]]:
+        waiter, target, opened = upper[0][0], lower[-1][0], list[Wait]()
+        insert(lambda: opened.append(self.graph.open(waiter, (execution(target),))))
+        return [*lower, (waiter, opened[0]), *upper[1:]]
+
+
+class LongChains(Chains):
+    """The same with two chains of half of all."""
+
+    LENGTH = 50_000
+
+
+class WideAnyOf(Family):
+    """Groups of 1 000, each called by nobody but one that waits for any of them; all but a few of them wait for it."""
+
+    SIZE = 1_000
+
+    def setup(self) -> None:
+        self.groups: list[tuple[Node, list[Node], dict[Node, Wait]]] = []
+
+    def grow(self, insert: Insert) -> None:
+        group = self.groups[-1] if self.groups else None
+        if group is None or len(group[2]) >= self.SIZE - 3:
+            caller, members = self.node(), [self.node() for _ in range(self.SIZE)]
+            insert(lambda: self.graph.open(caller, [execution(member) for member in members], 1))
+            self.groups.append((caller, members, {}))
+        else:
+            self._join(group, insert)
+
+    def _join(self, group: tuple[Node, list[Node], dict[Node, Wait]], insert: Insert) -> None:
+        caller, members, waits = group
+        member = self.pick.choice([each for each in members if each not in waits])
+        opened: list[Wait] = []
+        insert(lambda: opened.append(self.graph.open(member, (execution(caller),))))
+        waits[member] = opened[0]
+
+    def churn(self, insert: Insert) -> None:
+        """One of a full group has its answer, another one waits."""
+        group = self.pick.choice(self.groups[:-1])
+        member = self.pick.choice(list(group[2]))
+        self.graph.close(group[2].pop(member))
+        self._join(group, insert)
+
+
 FAMILIES: tuple[type[Family], ...] = (Churn, Stacks, Mix, Hub)
+"""Those whose deferred share is bounded."""
+LONG: tuple[type[Family], ...] = (Chains, LongChains, WideAnyOf)
+"""Those where one insert may tie a thousand and more together."""

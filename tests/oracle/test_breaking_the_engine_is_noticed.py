@@ -16,14 +16,23 @@ SEEDS = range(400)
 BREAKS = {
     "a-cycle-is-taken-for-a-chain-with-an-end": (
         "ranks.py",
-        "        if wait.conditions[0].target == start:\n            return 0\n",
-        "        if wait.conditions[0].target == start:\n            break\n",
+        "        if target is first or target.rank == STUCK:\n            return 0\n",
+        "        if target is first:\n            break\n        if target.rank == STUCK:\n            return 0\n",
     ),
-    "a-rank-rests-on-one-as-high": ("ranks.py", "row.rank < bound:", "row.rank <= bound + STEP:"),
+    "a-rank-rests-on-one-as-high": (
+        "ranks.py",
+        "for target in rests:\n                if target.rank < own:",
+        "for target in rests:\n                if target.rank <= own + STEP:",
+    ),
     "who-is-rested-on-keeps-its-rank": (
         "ranks.py",
-        "        _put(self._model, row, own)\n        return True\n",
+        "        row.rank = bound - STEP\n        return True\n",
         "        return True\n",
+    ),
+    "who-is-ahead-in-the-queue-takes-nothing": (
+        "ranks.py",
+        "                    missing += entry[2]\n",
+        "                    missing += 0\n",
     ),
     "a-new-holder-keeps-its-rank": ("ranks.py", "_put(model, row, shared.floor - STEP)", "pass"),
     "who-stands-behind-the-stuck-is-forgotten": ("check.py", "        self._spread += nodes\n", ""),

@@ -29,10 +29,9 @@ class Law:
         ]
         return [node for node in ranked if not all(map(self.holds, self.model.nodes[node].waits))]
 
-    def holds(self, wait: int) -> bool:
-        row = self.model.waits[wait]
+    def holds(self, row: WaitRow) -> bool:
         own = self.model.nodes[row.waiter].rank
-        true = [self.true(each, own, wait, at << SPOT_BITS) for at, each in enumerate(row.conditions)]
+        true = [self.true(each, own, row.wait, at << SPOT_BITS) for at, each in enumerate(row.conditions)]
         return sum(true) >= row.need
 
     def true(self, condition: Condition, own: int, wait: int, spot: int) -> bool:
@@ -123,7 +122,7 @@ def test_a_sweep_finds_the_ring_that_no_check_has_seen(rank: int | None) -> None
     ring = [graph.add(f"node-{at}") for at in range(3)]
     for at, node in enumerate(ring):
         on = (execution(ring[at - 1]),)
-        graph._model.link(1_000 + at, WaitRow(node, on, 1, tentative=False))
+        graph._model.link(WaitRow(1_000 + at, node, on, 1, tentative=False))
         if rank is not None:
             graph._model.nodes[node].rank = rank
     assert not graph.stuck()

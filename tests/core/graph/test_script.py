@@ -48,7 +48,7 @@ def test_a_pool_that_stops_being_a_queue_serves_whoever_fits() -> None:
 
 
 def test_a_stuck_node_that_is_about_to_be_let_go_does_not_hide_another() -> None:
-    script = Script(5)
+    script = Script(20)
     permit, lock = {"resource": "permits"}, {"resource": "lock", "units": 2}
     script.apply({"op": "resource", "id": "lock", "capacity": 1})
     script.apply({"op": "resource", "id": "permits", "capacity": 1, "held": {"C": 1}})

@@ -1,11 +1,14 @@
-"""A bag: handles, each as often as it was put in; small ones cost little. A tuple up to a few, counts beyond."""
+"""A bag: things, each as often as it was put in; small ones cost little. A tuple up to a few, counts beyond."""
+
+from typing import TypeVar
 
 TUPLE_MAX = 8
 
-Bag = tuple[int, ...] | dict[int, int]
+T = TypeVar("T")
+Bag = tuple[T, ...] | dict[T, int]
 
 
-def joined(bag: Bag, item: int) -> Bag:
+def joined(bag: Bag[T], item: T) -> Bag[T]:
     """The bag with one more *item*; use the result, the argument may have changed."""
     if isinstance(bag, tuple):
         if len(bag) < TUPLE_MAX:
@@ -18,7 +21,7 @@ def joined(bag: Bag, item: int) -> Bag:
     return bag
 
 
-def without(bag: Bag, item: int) -> Bag:
+def without(bag: Bag[T], item: T) -> Bag[T]:
     """The bag with one *item* less; use the result, the argument may have changed."""
     if isinstance(bag, tuple):
         at = bag.index(item)

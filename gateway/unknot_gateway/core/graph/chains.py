@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from unknot_gateway.core.graph.conditions import ARTIFACT, EXECUTION, RESOURCE, Condition, leaves
 from unknot_gateway.core.graph.edges import sort_key
-from unknot_gateway.core.graph.model import SPOT_BITS, Entry, Model
+from unknot_gateway.core.graph.model import SPOT_BITS, Entry, Model, WaitRow
 
 
 def follow(model: Model, wait: int, limit: int) -> list[int]:
@@ -13,7 +13,7 @@ def follow(model: Model, wait: int, limit: int) -> list[int]:
     if row is None or limit <= 0:
         return []
     way = {row.waiter: None}
-    node = _next_node(model, wait)
+    node = _next_node(model, row)
     while node is not None and node not in way and len(way) < limit:
         way[node] = None
         following = _least_wait(model, node)
@@ -21,22 +21,22 @@ def follow(model: Model, wait: int, limit: int) -> list[int]:
     return list(way)
 
 
-def _least_wait(model: Model, node: int) -> int | None:
-    waits = sorted(model.nodes[node].waits)
+def _least_wait(model: Model, node: int) -> WaitRow | None:
+    waits = sorted(model.nodes[node].waits, key=lambda row: row.wait)
     unsatisfied = (wait for wait in waits if not model.wait_satisfied(wait))
     return next(unsatisfied, waits[0] if waits else None)
 
 
-def _next_node(model: Model, wait: int) -> int | None:
+def _next_node(model: Model, row: WaitRow) -> int | None:
     """False conditions first, then in the order written; None: it hangs on nobody that is known."""
-    false = list(model.false_leaves(wait))
+    false = list(model.false_leaves(row))
     pending = [
         (spot, leaf)
-        for index, condition in enumerate(model.waits[wait].conditions)
+        for index, condition in enumerate(row.conditions)
         for spot, leaf in enumerate(leaves(condition), index << SPOT_BITS)
     ]
     for spot, leaf in false + pending:
-        node = _hangs_on(model, leaf, wait, spot)
+        node = _hangs_on(model, leaf, row.wait, spot)
         if node is not None:
             return node
     return None

@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterable
 
 from unknot_gateway.core.graph import ranks
 from unknot_gateway.core.graph.dependents import Dependents, has_dependents
-from unknot_gateway.core.graph.model import UNRANKED, Model, served
+from unknot_gateway.core.graph.model import UNRANKED, Model, NodeRow, WaitRow, served
 from unknot_gateway.core.graph.reduce import Reduction
 from unknot_gateway.core.graph.sweep import Sweep
 
 FIRST_TURN = 32
 """Steps of the first turn of each side; each further turn is twice as long."""
-RANK_STEPS = 200
-"""Of an attempt to rank the node, before the search."""
+SUSPECT_TIMES = 10
+"""How many times more than an inline check the check of a suspect may spend."""
 HARD_MAX = 8
 """When so many suspects did not fit a slice, the sweep takes all the others as well."""
 
@@ -40,7 +40,7 @@ class Checks:
         self._loose_pools: set[int] = set()
 
     # ------------------------------------------------------------------------------ was harder
-    def harder(self, node: int, wait: int | None = None, *, behind: Iterable[ranks.Shared] = ()) -> None:
+    def harder(self, node: int, wait: WaitRow | None = None, *, behind: Iterable[ranks.Shared] = ()) -> None:
         """Something that *node* waits for (in *wait*; None: anywhere) became harder to get.
 
         *behind*: who waits for these may rest on *node* from now on; while it can go on that is nothing.
@@ -55,8 +55,10 @@ class Checks:
             return
         for shared in behind:
             ranks.sink(model, node, shared)
-        if wait is None or behind or model.odd or not self._at_a_look(node, wait):
-            self._work([node], wait)
+        if wait is None or behind or model.odd:
+            self._work([node])
+        else:
+            self._look(node, wait)
 
     def harder_for(self, nodes: Iterable[int]) -> None:
         """The same for many."""
@@ -67,16 +69,30 @@ class Checks:
         self._spread += (node for node in known if node in self.model.odd)
         self._work([node for node in asked if node not in self.model.stuck])
 
-    def _at_a_look(self, node: int, wait: int) -> bool:
-        """Whether *node* with its new *wait* can clearly go on: nearly always."""
-        model = self.model
+    def _look(self, node: int, wait: WaitRow) -> None:
+        """*node* has a new *wait*: nearly always it can clearly go on, and nothing else is to be done."""
+        model, row = self.model, self.model.nodes[node]
         if has_dependents(model, node):
-            return ranks.rests_below(model, node, wait)
-        row = model.nodes[node]
-        if len(row.waits) == 1 and ranks.place(model, node, wait):
-            return True
-        row.rank = UNRANKED
-        return model.wait_satisfied(wait)
+            if not ranks.rests_below(model, row, wait):
+                spent = self._rank(row, self.steps)
+                if spent is None:
+                    self._suspects[node] = None
+                elif not spent:
+                    self._work([node], wait)
+        elif len(row.waits) > 1 or not ranks.place(model, row, wait):
+            row.rank = UNRANKED
+            if not model.wait_satisfied(wait):
+                self._work([node], wait)
+
+    def _rank(self, row: NodeRow, limit: int) -> int | None:
+        """Prove that a node, which waits, can go on: the steps spent; 0: there is no such proof; None: not so soon."""
+        spent = ranks.rank_chain(self.model, row, limit)
+        if spent is None or spent:
+            return spent
+        ranking = ranks.Ranking(self.model, limit)
+        if ranking.goes(row, self.model):
+            return ranking.spent
+        return None if ranking.spent > limit else 0
 
     # ------------------------------------------------------------------------------ was easier
     def easier(self, nodes: Iterable[int]) -> None:
@@ -157,7 +173,7 @@ class Checks:
     def _one_suspect(self, steps: int) -> int:
         node = next(iter(self._suspects))
         del self._suspects[node]
-        limit = max(steps, self.steps)
+        limit = max(steps, SUSPECT_TIMES * self.steps)
         spent = self._check(node, limit)
         if spent is None:
             self._hard[node] = None
@@ -186,14 +202,14 @@ class Checks:
         self._mark(Reduction(model, region).run())
 
     # ------------------------------------------------------------------------------- one check
-    def _work(self, nodes: list[int], wait: int | None = None) -> None:
+    def _work(self, nodes: list[int], wait: WaitRow | None = None) -> None:
         """Check *nodes* and then whoever depends on what is found, as far as the steps of one check reach."""
         left = self._check_all(nodes, self.steps, wait)
         while self._spread and left > 0:
             left -= 1
             left = self._check_all(self._next_dependents(), left)
 
-    def _check_all(self, nodes: list[int], left: int, wait: int | None = None) -> int:
+    def _check_all(self, nodes: list[int], left: int, wait: WaitRow | None = None) -> int:
         for at, node in enumerate(nodes):
             spent = self._check(node, left, wait) if left > 0 else None
             if spent is None:
@@ -215,30 +231,33 @@ class Checks:
             return []
         return [node, *sorted(Dependents(self.model, (node,)).direct() - {node})]
 
-    def _check(self, node: int, limit: int, wait: int | None = None) -> int | None:
+    def _check(self, node: int, limit: int, wait: WaitRow | None = None) -> int | None:
         """Find out whether *node* is stuck, and who is with it; the steps spent, None: more than *limit*.
 
-        Exact for every smallest set that is stuck by itself and has *node* in it.
+        Exact for every smallest set that is stuck by itself and has *node* in it. *wait*: the only one that is new,
+        and no proof was found at a look.
         """
         model = self.model
         row = model.nodes.get(node)
         if row is None or not row.waits or node in model.stuck:
             return 1
-        if not self._satisfied(node, wait):
+        rested_on = has_dependents(model, node)
+        if model.odd and not self._satisfied(node, wait):
             self._mark((node,))
             return 1 + len(row.waits)
-        if not has_dependents(model, node):
+        if rested_on and wait is None:
+            spent = self._rank(row, limit)
+            if spent:
+                return spent
+        if not (model.odd or self._satisfied(node, wait)):  # asked late: a proof is nearly always found
+            self._mark((node,))
+            return 1 + len(row.waits)
+        if not rested_on:
             row.rank = UNRANKED
             return 1
-        steps = ranks.rank_chain(model, node, limit)
-        if steps:
-            return steps
-        ranking = ranks.Ranking(model, min(limit, RANK_STEPS))
-        if ranking.goes(node):
-            return ranking.spent
         return self._search(node, limit)
 
-    def _satisfied(self, node: int, wait: int | None) -> bool:
+    def _satisfied(self, node: int, wait: WaitRow | None) -> bool:
         """Whether *node* could go on if everybody did who is not known to be stuck."""
         if self.model.odd:
             return not Reduction(self.model, {node}).run()
@@ -271,7 +290,7 @@ class Checks:
         model = self.model
         if node not in model.stuck:
             model.nodes[node].rank = UNRANKED
-            ranks.unrank(model, behind, self.steps)
+            ranks.unrank(model, behind, SUSPECT_TIMES * self.steps)
 
     def _mark(self, nodes: Collection[int]) -> None:
         """These are stuck: nobody outside them and the stuck set counts as stuck in that."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sys import maxsize
 
 from unknot_gateway.core.graph.bags import Bag
-from unknot_gateway.core.graph.model import Model, ResourceRow, blocked_before
+from unknot_gateway.core.graph.model import Model, ResourceRow, WaitRow, blocked_before
 
 
 def has_dependents(model: Model, node: int) -> bool:
@@ -13,10 +13,12 @@ def has_dependents(model: Model, node: int) -> bool:
     row = model.nodes[node]
     if row.dependents:
         return True
-    if any(model.artifacts[made].waits for made in row.makes):
-        return True
-    if row.holds and any(model.resources[held].queue for held in row.holds):
-        return True
+    for made in row.makes:
+        if model.artifacts[made].waits:
+            return True
+    for held in row.holds or ():
+        if model.resources[held].queue:
+            return True
     return any(pool.fifo and pool.queue[-1] != entry for pool, entry in model.entries(node))
 
 
@@ -70,17 +72,17 @@ class Dependents:
         for resource in row.holds or ():
             self._scan(resource, model.resources[resource], 0)
         for wait in row.waits:
-            for resource, spot, _ in model.asks(model.waits[wait]):
-                pool = model.resources[resource]
-                if self._newly_stuck and blocked_before(pool, (wait, spot)):
+            for resource, spot, _ in model.asks(wait) if wait.others else ():
+                pool, place = model.resources[resource], (wait.wait, spot)
+                if self._newly_stuck and blocked_before(pool, place):
                     continue
-                if pool.fifo and pool.queue[-1][:2] != (wait, spot):
-                    self._scan(resource, pool, bisect_right(pool.queue, (wait, spot, maxsize)))
+                if pool.fifo and pool.queue[-1][:2] != place:
+                    self._scan(resource, pool, bisect_right(pool.queue, (*place, maxsize)))
 
-    def _reach(self, waits: Bag) -> None:
+    def _reach(self, waits: Bag[WaitRow]) -> None:
         if self._fits(len(waits)):
             for wait in waits:
-                self._take(self._model.waits[wait].waiter)
+                self._take(wait.waiter)
 
     def _scan(self, resource: int, pool: ResourceRow, first: int) -> None:
         scanned = self._scanned.get(resource, len(pool.queue))

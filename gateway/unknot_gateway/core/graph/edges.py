@@ -47,7 +47,7 @@ class Edges:
         for wait in model.nodes[node].waits:
             if not model.wait_satisfied(wait):
                 for spot, leaf in model.false_leaves(wait):
-                    found.update(dict.fromkeys(self._leaf(node, leaf, (wait, spot))))
+                    found.update(dict.fromkeys(self._leaf(node, leaf, (wait.wait, spot))))
         if node in found:
             self.loops.add(node)
         return list(found)

@@ -19,7 +19,7 @@ from unknot_gateway.core.graph.model import APART, GONE, ArtifactRow, Model, Nod
 from unknot_gateway.core.graph.report import Core, cores_among, refresh, tail_of
 from unknot_gateway.core.graph.suppose import orphaned, remaining_cores
 
-CHECK_STEPS = 2_000
+CHECK_STEPS = 64
 """Default budget of one inline check."""
 
 
@@ -92,7 +92,9 @@ class Graph:
     def waits_of(self, node: Node) -> tuple[Wait, ...]:
         """Its open waits in order of opening; none when it is gone."""
         row = self._model.nodes.get(node)
-        return tuple(map(Wait, sorted(row.waits))) if row is not None else ()
+        return (
+            tuple(Wait(wait) for wait in sorted(each.wait for each in row.waits)) if row is not None else ()
+        )
 
     # ------------------------------------------------------------------------------------ waits
     def open(
@@ -110,10 +112,9 @@ class Graph:
         wait = self._handle()
         if waiter in self._model.nodes and waiter not in self._lost:
             entered = tuple(conditions)
-            self._model.link(
-                wait, WaitRow(waiter, entered, len(entered) if need is None else need, tentative)
-            )
-            self._checks.harder(waiter, wait)
+            row = WaitRow(wait, waiter, entered, len(entered) if need is None else need, tentative)
+            self._model.link(row)
+            self._checks.harder(waiter, row)
         return Wait(wait)
 
     def close(self, wait: Wait) -> None:
@@ -122,7 +123,7 @@ class Graph:
         if row is None:
             return
         self._leaves_queues(row.waiter, row.conditions)
-        self._model.unlink(wait)
+        self._model.unlink(row)
         self._checks.easier((row.waiter,))
 
     def change(self, wait: Wait, index: int, condition: Condition) -> None:
@@ -131,12 +132,12 @@ class Graph:
         if row is None:
             return
         self._leaves_queues(row.waiter, (row.conditions[index],))
-        self._model.replace(wait, index, condition)
+        self._model.replace(row, index, condition)
         self._checks.easier((row.waiter,))
         asked = (leaf.target for leaf in leaves(condition) if leaf.kind == RESOURCE)
         resources = self._model.resources
         queues = [resources[resource] for resource in asked if resource in resources]
-        self._checks.harder(row.waiter, wait, behind=queues)
+        self._checks.harder(row.waiter, row, behind=queues)
 
     def _leaves_queues(self, waiter: int, conditions: Sequence[Condition]) -> None:
         """Places of a stuck waiter in queues are about to be given up."""
@@ -250,7 +251,7 @@ class Graph:
             self._model.drop_artifact(artifact)
 
     def _waiters(self, row: ArtifactRow) -> list[int]:
-        return [self._model.waits[wait].waiter for wait in row.waits]
+        return [wait.waiter for wait in row.waits]
 
     # ----------------------------------------------------------------------------- what is found
     def found(self) -> list[Core]:
@@ -332,7 +333,7 @@ class Graph:
         """
         cores, stuck, orphans = self.cores(), self.stuck(), self.orphaned()
         rows, nodes = self._model.waits, self._model.nodes
-        first = sorted(wait for node in stuck | orphans for wait in nodes[node].waits)
+        first = sorted(row.wait for node in stuck | orphans for row in nodes[node].waits)
         chosen = dict.fromkeys(first[:limit])
         for wait in rows:  # in order of opening
             if len(chosen) >= limit:

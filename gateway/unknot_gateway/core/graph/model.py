@@ -14,6 +14,7 @@ from unknot_gateway.core.graph.conditions import (
     ANY,
     ARTIFACT,
     EXECUTION,
+    FALSE,
     RESOURCE,
     TRUE,
     Condition,
@@ -29,6 +30,8 @@ Place = tuple[int, int]
 
 UNRANKED = 1
 """The rank of a node of which it is not known that it can go on, and of one that nobody's rank rests on."""
+STUCK = 2
+"""The rank of a node that is known to be stuck."""
 GONE = -(1 << 62)
 """The rank of a node that is gone: below all others."""
 APART = 1 << 20
@@ -38,14 +41,14 @@ SPOT_BITS = 20
 """The spot of option *j* of condition *i* is ``(i << SPOT_BITS) + j``."""
 
 
-class NodeRow(Struct, gc=False):
+class NodeRow(Struct, gc=False, eq=False):
     """One node; empty bags cost nothing."""
 
     label: Label
-    waits: Bag = ()
-    dependents: Bag = ()
+    waits: "Bag[WaitRow]" = ()
+    dependents: "Bag[WaitRow]" = ()
     """Waits with a condition on this node."""
-    makes: Bag = ()
+    makes: Bag[int] = ()
     holds: dict[int, int] | None = None
     rank: int = UNRANKED
     """See `ranks`."""
@@ -55,18 +58,21 @@ NOBODY = NodeRow("", rank=GONE)
 """Stands for a node that is gone already when it is waited for."""
 
 
-class WaitRow(Struct, gc=False):
+class WaitRow(Struct, gc=False, eq=False):
     """One open wait: *need* of its conditions must be true."""
 
+    wait: int
     waiter: int
     conditions: tuple[Condition, ...]
     need: int
     tentative: bool
     rests: tuple[NodeRow, ...] = ()
-    """The nodes of its conditions on executions, for a quick look at their ranks."""
+    """The nodes of its conditions on executions: their ranks are read far more often than anything else."""
+    others: "tuple[Rest, ...]" = ()
+    """What its other conditions rest on, those that are never true excepted."""
 
 
-class ResourceRow(Struct, gc=False):
+class ResourceRow(Struct, gc=False, eq=False):
     """A bounded thing; `queue` has every condition on it, `stuck` those of them whose waiter is known to be stuck."""
 
     label: Label
@@ -82,14 +88,18 @@ class ResourceRow(Struct, gc=False):
     """No rank that rests on it is lower."""
 
 
-class ArtifactRow(Struct, gc=False):
-    """Something not produced yet; one that is produced has no row."""
+class ArtifactRow(Struct, gc=False, eq=False):
+    """Something not produced yet; one that is produced has no producers, and is in no table."""
 
     label: Label
-    producers: Bag = ()
-    waits: Bag = ()
+    producers: Bag[int] = ()
+    waits: Bag[WaitRow] = ()
     floor: int = UNRANKED
     """No rank that rests on it is lower."""
+
+
+Rest = tuple[int, int, "NodeRow | ResourceRow | ArtifactRow | tuple[Rest, ...] | None"]
+"""The spot of a condition, its units, and what it rests on: a row, its alternatives, or nothing: then it is true."""
 
 
 class Model:
@@ -111,79 +121,103 @@ class Model:
         """Ranks from here on say nothing."""
 
     # ------------------------------------------------------------------------------------ waits
-    def link(self, wait: int, row: WaitRow) -> None:
+    def link(self, row: WaitRow) -> None:
         """Enter an open wait of a living node."""
-        self.waits[wait] = row
+        self.waits[row.wait] = row
         waiter = self.nodes[row.waiter]
-        waiter.waits = joined(waiter.waits, wait)
-        for index, condition in enumerate(row.conditions):
-            self.link_condition(wait, row.waiter, index, condition)
-        self._look(row)
-        self._see_if_odd(row.waiter)
+        waiter.waits = joined(waiter.waits, row)
+        self._link_conditions(row)
+        if self.stuck:
+            self._see_if_odd(row.waiter)
 
-    def _look(self, row: WaitRow) -> None:
-        nodes = self.nodes
-        row.rests = tuple(
-            [nodes.get(each.target, NOBODY) for each in row.conditions if each.kind == EXECUTION]
-        )
+    def _link_conditions(self, row: WaitRow) -> None:
+        """Find what the conditions rest on, and let it know the wait."""
+        nodes, rests = self.nodes, []
+        others: list[Rest] = []
+        spot = 0
+        for condition in row.conditions:
+            if condition.kind == EXECUTION:
+                node = nodes.get(condition.target)
+                if node is None:
+                    node = NOBODY
+                else:
+                    node.dependents = joined(node.dependents, row)
+                rests.append(node)
+            elif condition.kind != FALSE:
+                others.append(self._link(row, spot, condition))
+            spot += 1 << SPOT_BITS
+        row.rests, row.others = tuple(rests), tuple(others)
 
-    def unlink(self, wait: int) -> WaitRow:
+    def _link(self, row: WaitRow, spot: int, leaf: Condition) -> Rest:
+        kind = leaf.kind
+        if kind == RESOURCE:
+            pool = self.resources.get(leaf.target)
+            if pool is not None:
+                entry = (row.wait, spot, leaf.units, row.waiter)
+                _put_in(pool.queue, entry)
+                if row.waiter in self.stuck:
+                    insort(pool.stuck, entry)
+            return spot, leaf.units, pool
+        if kind == ARTIFACT:
+            made = self.artifacts.get(leaf.target)
+            if made is not None:
+                made.waits = joined(made.waits, row)
+            return spot, 0, made
+        if kind == EXECUTION:
+            node = self.nodes.get(leaf.target)
+            if node is not None:
+                node.dependents = joined(node.dependents, row)
+            return spot, 0, node
+        options = enumerate(leaf.options, spot)
+        return spot, 0, tuple([self._link(row, at, each) for at, each in options]) if kind == ANY else None
+
+    def unlink(self, row: WaitRow) -> None:
         """Take an open wait out."""
-        row = self.waits[wait]
-        for index, condition in enumerate(row.conditions):
-            self.unlink_condition(wait, row.waiter, index, condition)
+        self._unlink_conditions(row)
         waiter = self.nodes[row.waiter]
-        waiter.waits = without(waiter.waits, wait)
-        del self.waits[wait]
-        self._see_if_odd(row.waiter)
-        return row
+        waiter.waits = without(waiter.waits, row)
+        del self.waits[row.wait]
+        if self.stuck:
+            self._see_if_odd(row.waiter)
 
-    def link_condition(self, wait: int, waiter: int, index: int, condition: Condition) -> None:
-        """Let whom the condition rests on know the wait."""
-        for spot, leaf in enumerate(leaves(condition), index << SPOT_BITS):
-            if leaf.kind == EXECUTION:
-                if (node := self.nodes.get(leaf.target)) is not None:
-                    node.dependents = joined(node.dependents, wait)
-            elif leaf.kind == RESOURCE:
-                if (row := self.resources.get(leaf.target)) is not None:
-                    entry = (wait, spot, leaf.units, waiter)
-                    insort(row.queue, entry)
-                    if waiter in self.stuck:
-                        insort(row.stuck, entry)
-            elif leaf.kind == ARTIFACT and (made := self.artifacts.get(leaf.target)) is not None:
-                made.waits = joined(made.waits, wait)
+    def _unlink_conditions(self, row: WaitRow) -> None:
+        for node in row.rests:
+            if node.rank != GONE:
+                node.dependents = without(node.dependents, row)
+        for rest in row.others:
+            self._unlink(row, rest)
 
-    def unlink_condition(self, wait: int, waiter: int, index: int, condition: Condition) -> None:
-        """The reverse."""
-        for spot, leaf in enumerate(leaves(condition), index << SPOT_BITS):
-            if leaf.kind == EXECUTION:
-                if (node := self.nodes.get(leaf.target)) is not None:
-                    node.dependents = without(node.dependents, wait)
-            elif leaf.kind == RESOURCE:
-                if (row := self.resources.get(leaf.target)) is not None:
-                    entry = (wait, spot, leaf.units, waiter)
-                    _take(row.queue, entry)
-                    if waiter in self.stuck:
-                        _take(row.stuck, entry)
-            elif leaf.kind == ARTIFACT and (made := self.artifacts.get(leaf.target)) is not None:
-                made.waits = without(made.waits, wait)
+    def _unlink(self, row: WaitRow, rest: Rest) -> None:
+        spot, units, on = rest
+        if isinstance(on, NodeRow):
+            if on.rank != GONE:
+                on.dependents = without(on.dependents, row)
+        elif isinstance(on, ResourceRow):
+            entry = (row.wait, spot, units, row.waiter)
+            _take(on.queue, entry)
+            if row.waiter in self.stuck:
+                _take(on.stuck, entry)
+        elif isinstance(on, ArtifactRow):
+            on.waits = without(on.waits, row)
+        else:
+            for option in on or ():
+                self._unlink(row, option)
 
-    def replace(self, wait: int, index: int, condition: Condition) -> Condition:
+    def replace(self, row: WaitRow, index: int, condition: Condition) -> Condition:
         """One condition becomes another; the old one."""
-        row = self.waits[wait]
         old = row.conditions[index]
-        self.unlink_condition(wait, row.waiter, index, old)
+        self._unlink_conditions(row)
         row.conditions = (*row.conditions[:index], condition, *row.conditions[index + 1 :])
-        self.link_condition(wait, row.waiter, index, condition)
-        self._look(row)
+        self._link_conditions(row)
         self._see_if_odd(row.waiter)
         return old
 
     def entries(self, node: int) -> Iterator[tuple[ResourceRow, Entry]]:
         """The places of all open waits of *node* in the queues of resources."""
-        for wait in self.nodes[node].waits:
-            for resource, spot, units in self.asks(self.waits[wait]):
-                yield self.resources[resource], (wait, spot, units, node)
+        for row in self.nodes[node].waits:
+            if row.others:
+                for resource, spot, units in self.asks(row):
+                    yield self.resources[resource], (row.wait, spot, units, node)
 
     def asks(self, row: WaitRow) -> Iterator[tuple[int, int, int]]:
         """The conditions of a wait on resources: (resource, spot, units)."""
@@ -215,6 +249,7 @@ class Model:
             holds = self.nodes[node].holds
             assert holds is not None
             del holds[resource]
+        self.resources[resource].capacity = None  # for those whose conditions rest on it
         del self.resources[resource]
 
     # -------------------------------------------------------------------------------- artifacts
@@ -241,7 +276,7 @@ class Model:
         """*node* is stuck."""
         self.stuck.add(node)
         row = self.nodes[node]
-        row.rank = UNRANKED
+        row.rank = STUCK
         for resource, units in (row.holds or {}).items():
             self.resources[resource].stuck_units += units
         for pool, entry in self.entries(node):
@@ -252,10 +287,12 @@ class Model:
         """*node* is not, or not known to be, stuck."""
         self.stuck.remove(node)
         self.odd.discard(node)
-        for resource, units in (self.nodes[node].holds or {}).items():
+        row = self.nodes[node]
+        row.rank = UNRANKED
+        for resource, units in (row.holds or {}).items():
             self.resources[resource].stuck_units -= units
-        for row, entry in self.entries(node):
-            _take(row.stuck, entry)
+        for pool, entry in self.entries(node):
+            _take(pool.stuck, entry)
 
     def is_odd(self, node: int) -> bool:
         """Whether one of its waits may be over without one of its places in a queue, while others keep it stuck.
@@ -264,7 +301,7 @@ class Model:
         this may be slow, and is only exact.
         """
         waits = self.nodes[node].waits
-        return len(waits) > 1 and any(self._is_soft(self.waits[wait]) for wait in waits)
+        return len(waits) > 1 and any(map(self._is_soft, waits))
 
     def _is_soft(self, row: WaitRow) -> bool:
         enough = row.need >= len(row.conditions)
@@ -282,25 +319,24 @@ class Model:
     # ---------------------------------------------------- what is true while `stuck` stand still
     def satisfied(self, node: int) -> bool:
         """Whether all open waits of *node* are."""
-        return all(self.wait_satisfied(wait) for wait in self.nodes[node].waits)
+        return all(map(self.wait_satisfied, self.nodes[node].waits))
 
-    def wait_satisfied(self, wait: int) -> bool:
-        """Whether enough conditions of *wait* are true."""
-        row = self.waits[wait]
+    def wait_satisfied(self, row: WaitRow) -> bool:
+        """Whether enough conditions of a wait are true."""
         missing = row.need
         left = len(row.conditions)
         for index, condition in enumerate(row.conditions):
             if missing <= 0 or missing > left:
                 break
             left -= 1
-            if self.true(condition, wait, index):
+            if self.true(condition, row.wait, index):
                 missing -= 1
         return missing <= 0
 
-    def false_leaves(self, wait: int) -> Iterator[tuple[int, Condition]]:
-        """What the false conditions of *wait* consist of, each with its spot."""
-        for index, condition in enumerate(self.waits[wait].conditions):
-            if not self.true(condition, wait, index):
+    def false_leaves(self, row: WaitRow) -> Iterator[tuple[int, Condition]]:
+        """What the false conditions of a wait consist of, each with its spot."""
+        for index, condition in enumerate(row.conditions):
+            if not self.true(condition, row.wait, index):
                 yield from enumerate(leaves(condition), index << SPOT_BITS)
 
     def true(self, condition: Condition, wait: int, index: int) -> bool:
@@ -367,6 +403,14 @@ def blocked_before(row: ResourceRow, place: Place) -> bool:
             return True
         left -= entry[2]
     return False
+
+
+def _put_in(queue: list[Entry], entry: Entry) -> None:
+    """Nearly always at the end: handles only rise."""
+    if queue and queue[-1] > entry:
+        insort(queue, entry)
+    else:
+        queue.append(entry)
 
 
 def _take(entries: list[Entry], entry: Entry) -> None:

@@ -14,21 +14,19 @@ and Related Problems" (2016), but over proofs instead of edges: of k-of-n condit
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from operator import attrgetter
 
-from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
 from unknot_gateway.core.graph.dependents import Dependents
 from unknot_gateway.core.graph.model import (
     APART,
-    GONE,
-    SPOT_BITS,
+    STUCK,
     UNRANKED,
     ArtifactRow,
-    Entry,
     Model,
     NodeRow,
     Place,
     ResourceRow,
+    Rest,
     WaitRow,
 )
 
@@ -39,11 +37,17 @@ DEPTH_MAX = 40
 AHEAD_MAX = 32
 """Places ahead in a queue that are looked at."""
 
+DEEPEST = (DEPTH_MAX + 3) * STEP
+"""How far below the first one a nested proof may put somebody."""
+HOLDS, AHEAD = range(2)
+"""Who is asked first."""
 HOLDERS_MAX = 64
 """Holders of a resource that are looked at; of one with more, only free units are known to be had."""
 
 Shared = ResourceRow | ArtifactRow
 """What has a floor."""
+
+_RANK = attrgetter("rank")
 
 
 def forget(model: Model) -> None:
@@ -56,7 +60,8 @@ def unrank(model: Model, behind: Dependents, limit: int) -> None:
     if not behind.run(limit):
         forget(model)
     for node in behind.seen:
-        model.nodes[node].rank = UNRANKED
+        if (row := model.nodes[node]).rank != STUCK:
+            row.rank = UNRANKED
 
 
 def sink(model: Model, node: int, shared: Shared) -> None:
@@ -66,13 +71,13 @@ def sink(model: Model, node: int, shared: Shared) -> None:
         _put(model, row, shared.floor - STEP)
 
 
-def rests_below(model: Model, node: int, wait: int) -> bool:
-    """Whether *node*, which is ranked or did not wait, keeps its rank with *wait*, which is new: at a look."""
-    row, own = model.waits[wait], model.nodes[node].rank
+def rests_below(model: Model, row: NodeRow, wait: WaitRow) -> bool:
+    """Whether a node that is ranked or did not wait keeps its rank with *wait*, which is new: at a look."""
+    own = row.rank
     if own >= model.ceiling:
         return False
-    missing = row.need
-    for target in row.rests:
+    missing = wait.need
+    for target in wait.rests:
         if target.rank < own:
             missing -= 1
         elif not target.waits:
@@ -81,22 +86,22 @@ def rests_below(model: Model, node: int, wait: int) -> bool:
     return missing <= 0
 
 
-def place(model: Model, node: int, wait: int) -> bool:
-    """Rank *node*, on which nobody depends yet, wherever its only *wait* allows: at a look; whether it is ranked."""
-    row, own, found = model.waits[wait], model.nodes[node], []
-    for target in row.rests:
-        if target.rank >= model.ceiling and not target.waits:
+def place(model: Model, row: NodeRow, wait: WaitRow) -> bool:
+    """Rank a node on which nobody depends yet wherever its only *wait* allows: at a look; whether it is ranked."""
+    ceiling, found = model.ceiling, []
+    for target in wait.rests:
+        if target.rank >= ceiling and not target.waits:
             _put(model, target, model.lowest - STEP)
-        if target.rank < model.ceiling:
+        if target.rank < ceiling:
             found.append(target.rank)
-    if len(found) < row.need:
-        own.rank = UNRANKED
+    if len(found) < wait.need:
+        row.rank = UNRANKED
         return False
     found.sort()
-    needed = found[row.need - 1] + STEP if row.need > 0 else model.lowest
-    if needed > own.rank or own.rank >= model.ceiling:
-        own.rank = needed if needed < model.ceiling else UNRANKED
-    return own.rank < model.ceiling
+    needed = found[wait.need - 1] + STEP if wait.need > 0 else model.lowest
+    if needed > row.rank or row.rank >= ceiling:
+        row.rank = needed if needed < ceiling else UNRANKED
+    return row.rank < ceiling
 
 
 def _put(model: Model, row: NodeRow, rank: int) -> None:
@@ -107,185 +112,207 @@ def _put(model: Model, row: NodeRow, rank: int) -> None:
 class Ranking:
     """One attempt to rank a node, of at most about *steps*; `spent` counts nodes and conditions looked at.
 
-    What it ranks on the way is right, whatever becomes of the attempt.
+    What it ranks on the way is right, whatever becomes of the attempt. Of all that an insert costs this is the most:
+    it is written for few calls and no lists where one look is enough.
     """
 
+    __slots__ = ("_met", "_nodes", "_ranked", "_steps", "spent")
+
     def __init__(self, model: Model, steps: int) -> None:
-        self._model, self._steps = model, steps
-        self._nodes, self._waits = model.nodes, model.waits
-        self._met: set[int] = set()  # being ranked, or failed
+        self._nodes, self._steps = model.nodes, steps
+        self._met: set[NodeRow] = set()  # being ranked, or failed
         self._ranked = 0
         self.spent = 0
 
-    def goes(self, node: int) -> bool:
-        """Whether *node*, which waits, is proved to go on: then its rank is one that all who rest on it can keep."""
-        row = self._nodes[node]
-        own = min(row.rank, self._model.ceiling - 1)
+    def goes(self, row: NodeRow, model: Model) -> bool:
+        """Whether a node that waits is proved to go on: then its rank is one that all who rest on it can keep."""
+        own = min(row.rank, model.ceiling - 1)
+        model.lowest = min(model.lowest, own - DEEPEST)
         while True:
             ranked = self._ranked
-            self._met = {node}
-            if all(self._satisfied(wait, own, 0) for wait in row.waits):
-                _put(self._model, row, own)
+            self._met = {row}
+            if self._all_satisfied(row, own, 0):
+                row.rank = own
                 return True
             if self._ranked == ranked or self.spent > self._steps:
                 return False
 
-    def stands(self, node: int) -> bool:
-        """Whether the rank of *node* is a proof, by the ranks of others as they are."""
-        row = self._nodes[node]
+    def stands(self, row: NodeRow) -> bool:
+        """Whether the rank of a node is a proof, by the ranks of others as they are."""
         own = row.rank
         for wait in row.waits:
-            asked = self._waits[wait]
-            missing = asked.need
-            for target in asked.rests:
+            missing = wait.need
+            for target in wait.rests:
                 if target.rank < own:
                     missing -= 1
-            self.spent += 1 + len(asked.conditions)
-            if missing > 0 and not self._satisfied(wait, own, DEPTH_MAX):
+            self.spent += 1 + len(wait.rests)
+            if missing > 0 and not (wait.others and self._others(wait, missing, own, DEPTH_MAX)):
                 return False
         return True
 
-    def _below(self, node: int, bound: int, depth: int) -> bool:
-        """Whether *node* has, or now gets, a rank below *bound*."""
-        row = self._nodes.get(node)
-        if row is None or row.rank < bound:
-            return True
-        own = bound - STEP
+    def _below(self, row: NodeRow, bound: int, depth: int) -> bool:
+        """Whether a node whose rank is not below *bound* now gets one that is."""
         if row.waits:
-            if (
-                depth > DEPTH_MAX
-                or node in self._met
-                or self.spent > self._steps
-                or node in self._model.stuck
-            ):
+            met = self._met
+            if depth > DEPTH_MAX or row in met or row.rank == STUCK or self.spent > self._steps:
                 return False
-            self._met.add(node)
-            for wait in row.waits:
-                if not self._satisfied(wait, own, depth):
-                    return False
-            self._met.remove(node)
+            met.add(row)
+            if not self._all_satisfied(row, bound - STEP, depth):
+                return False
+            met.remove(row)
             self._ranked += 1
-        _put(self._model, row, own)
+        row.rank = bound - STEP
         return True
 
-    def _satisfied(self, wait: int, own: int, depth: int) -> bool:
+    def _all_satisfied(self, row: NodeRow, own: int, depth: int) -> bool:
         """First what has a lower rank, then what needs no more than sinking, last what must be ranked itself."""
-        row = self._waits[wait]
-        missing = row.need
-        self.spent += 1 + len(row.conditions)
-        for target in row.rests:
-            if target.rank < own:
-                missing -= 1
-            elif not target.waits:
-                _put(self._model, target, own - STEP)
-                missing -= 1
-        return missing <= 0 or self._more(row, wait, missing, own, depth)
+        for wait in row.waits:
+            missing, rests = wait.need, wait.rests
+            self.spent += 1 + len(rests)
+            if self.spent > self._steps:
+                return missing <= 0
+            for target in rests:
+                if target.rank < own:
+                    missing -= 1
+                elif not target.waits:
+                    target.rank = own - STEP
+                    missing -= 1
+                else:
+                    continue
+                if missing <= 0:
+                    break
+            if missing > 0 and not self._more(wait, missing, own, depth):
+                return False
+        return True
 
-    def _more(self, row: WaitRow, wait: int, missing: int, own: int, depth: int) -> bool:
-        nodes = self._nodes
-        open_nodes: list[int] = []
-        others: list[tuple[int, Condition]] = []
-        for index, condition in enumerate(row.conditions):
-            if condition.kind != EXECUTION:
-                others.append((index << SPOT_BITS, condition))
-            elif (target := nodes.get(condition.target)) is not None and target.rank >= own:
-                open_nodes.append(condition.target)
-        left = len(open_nodes) + len(others)
-        open_nodes.sort(key=lambda node: nodes[node].rank)
-        for node in open_nodes:
-            if not 0 < missing <= left:
-                break
+    def _more(self, wait: WaitRow, missing: int, own: int, depth: int) -> bool:
+        higher = [target for target in wait.rests if target.rank >= own]
+        left = len(higher) + len(wait.others)
+        if missing > left:
+            return False
+        if len(higher) > 1:
+            higher.sort(key=_RANK)  # the lower, the less is to be ranked
+        for row in higher:
             left -= 1
-            missing -= self._below(node, own, depth + 1)
-        for spot, condition in others:
-            if not 0 < missing <= left:
-                break
-            left -= 1
-            missing -= self._true(condition, (wait, spot), own, depth)
-        return missing <= 0
+            if row.rank < own or self._below(row, own, depth + 1):
+                missing -= 1
+                if missing <= 0:
+                    return True
+            elif missing > left:
+                return False
+        return left > 0 and self._others(wait, missing, own, depth)
 
-    def _true(self, condition: Condition, place: Place, own: int, depth: int) -> bool:
-        kind = condition.kind
-        if kind == EXECUTION:
-            return self._below(condition.target, own, depth + 1)
-        if kind == ARTIFACT:
-            made = self._model.artifacts.get(condition.target)
-            return made is None or self._made(made, own, depth)
-        if kind == RESOURCE:
-            row = self._model.resources.get(condition.target)
-            return row is None or self._served(row, condition.units, place, own, depth)
-        if kind == ANY:
-            wait, first = place
-            options = enumerate(condition.options, first)
-            return any(self._true(each, (wait, spot), own, depth) for spot, each in options)
-        return kind == TRUE
+    def _others(self, wait: WaitRow, missing: int, own: int, depth: int) -> bool:
+        left = len(wait.others)
+        self.spent += left
+        for rest in wait.others:
+            left -= 1
+            if self._true(rest, wait.wait, own, depth):
+                missing -= 1
+                if missing <= 0:
+                    return True
+            elif missing > left:
+                return False
+        return False
+
+    def _true(self, rest: Rest, wait: int, own: int, depth: int) -> bool:
+        on = rest[2]
+        if isinstance(on, ResourceRow):
+            return self._served(on, rest[1], (wait, rest[0]), own, depth)
+        if isinstance(on, ArtifactRow):
+            return self._made(on, own, depth)
+        if isinstance(on, NodeRow):
+            return on.rank < own or self._below(on, own, depth + 1)
+        if on is None:
+            return True
+        return any(self._true(option, wait, own, depth) for option in on)
 
     def _made(self, made: ArtifactRow, own: int, depth: int) -> bool:
         made.floor = min(made.floor, own)
-        producers = made.producers
-        return not producers or any(self._below(node, own, depth + 1) for node in self._by_ease(producers))
+        nodes, higher = self._nodes, []
+        for node in made.producers:
+            row = nodes[node]
+            if row.rank < own:
+                return True
+            if not row.waits:
+                row.rank = own - STEP
+                return True
+            higher.append(row)
+        higher.sort(key=_RANK)
+        for row in higher:
+            if self._below(row, own, depth + 1):
+                return True
+        return not higher
 
-    def _by_ease(self, nodes: Iterable[int]) -> list[int]:
-        """Who does not wait first, then by rank: the lower, the less is to be ranked."""
-        rows = self._nodes
-        return sorted(nodes, key=lambda node: rows[node].rank if rows[node].waits else GONE)
+    def _served(self, pool: ResourceRow, units: int, place: Place, own: int, depth: int) -> bool:
+        pool.floor = min(pool.floor, own)
+        if pool.capacity is None:
+            return True
+        missing, nodes = units + pool.held_units - pool.capacity, self._nodes
+        higher: list[tuple[int, int, int, NodeRow, int]] = []
+        if pool.fifo and pool.queue[0][:2] != place:
+            at = bisect_left(pool.queue, place)
+            if at > AHEAD_MAX:
+                return False
+            self.spent += at
+            for entry in pool.queue[:at]:  # who is not known to go on counts as keeping what it is served
+                row = nodes[entry[3]]
+                if row.rank >= own:
+                    missing += entry[2]
+                    higher.append((AHEAD, row.rank, len(higher), row, entry[2]))
+        if missing <= 0:
+            return True
+        if len(pool.held) <= HOLDERS_MAX:
+            self.spent += len(pool.held)
+            for node, held in pool.held.items():
+                row = nodes[node]
+                if row.rank < own:
+                    missing -= held
+                elif row.waits:
+                    higher.append((HOLDS, row.rank, len(higher), row, held))
+                else:
+                    row.rank = own - STEP
+                    missing -= held
+        return missing <= 0 or self._gained(higher, missing, own, depth)
 
-    def _served(self, row: ResourceRow, units: int, place: Place, own: int, depth: int) -> bool:
-        row.floor = min(row.floor, own)
-        if row.capacity is None:
-            return True
-        ahead = self._ahead(row, place, own) if row.fifo else []
-        if ahead is None:
-            return False
-        # Whoever ahead is not known to go on counts as keeping what it is served.
-        need, left = units + sum(entry[2] for entry in ahead), row.capacity - row.held_units
-        if need <= left:
-            return True
-        self.spent += len(row.held)
-        for node in self._by_ease(row.held) if len(row.held) <= HOLDERS_MAX else ():
-            if self._below(node, own, depth + 1):
-                left += row.held[node]
-                if need <= left:
-                    return True
-        for entry in sorted(ahead, key=lambda entry: self._nodes[entry[3]].rank):
-            if self._below(entry[3], own, depth + 1):
-                need -= entry[2]
-                if need <= left:
+    def _gained(
+        self, higher: list[tuple[int, int, int, NodeRow, int]], missing: int, own: int, depth: int
+    ) -> bool:
+        """Whether enough units are gained when as many as it takes are put below."""
+        higher.sort()
+        for _, _, _, row, units in higher:
+            if row.rank < own or self._below(row, own, depth + 1):
+                missing -= units
+                if missing <= 0:
                     return True
         return False
 
-    def _ahead(self, row: ResourceRow, place: Place, own: int) -> list[Entry] | None:
-        """Who is ahead of *place* and has no lower rank; None: too many."""
-        at = bisect_left(row.queue, place)
-        self.spent += at
-        return (
-            None if at > AHEAD_MAX else [each for each in row.queue[:at] if self._nodes[each[3]].rank >= own]
-        )
 
+def rank_chain(model: Model, first: NodeRow, limit: int) -> int | None:
+    """Rank *first* where it, and who follows, wait for one node only; the steps spent.
 
-def rank_chain(model: Model, start: int, limit: int) -> int:
-    """Rank *start* where it, and who follows, wait for one node only; the steps spent, 0: it is not so simple."""
-    nodes, row = model.nodes, model.nodes[start]
-    way: list[NodeRow] = []
+    0: it is not so simple; None: the chain is longer than *limit*.
+    """
+    row, way = first, list[NodeRow]()
     own = min(row.rank, model.ceiling - 1)
     for steps in range(1, limit):
         if len(row.waits) != 1:
             return 0
-        wait = model.waits[next(iter(row.waits))]
-        if len(wait.conditions) != 1 or wait.conditions[0].kind != EXECUTION:
+        wait = next(iter(row.waits))
+        if len(wait.rests) != 1 or len(wait.conditions) != 1 or wait.need > 1:
             return 0
         way.append(row)
-        target = nodes.get(wait.conditions[0].target)
-        if target is None or target.rank < own - STEP * (steps - 1):
+        target = wait.rests[0]
+        if target.rank < own - STEP * (steps - 1):
             break
         if not target.waits:
             way.append(target)
             break
-        if wait.conditions[0].target == start:
+        if target is first or target.rank == STUCK:
             return 0
         row = target
     else:
-        return 0
+        return None if len(set(way)) == len(way) else 0
     for rank, each in zip(range(own, own - STEP * len(way), -STEP), way, strict=True):
         _put(model, each, rank)
     return len(way)

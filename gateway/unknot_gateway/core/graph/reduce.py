@@ -118,20 +118,19 @@ class Reduction:
 
     def _enter_all(self, node: int) -> int:
         """Enter the waits of *node* that are not satisfied for sure: how many. A satisfied one leaves all queues."""
-        missing: list[tuple[int, WaitRow, int, list[int]]] = []
-        for wait in self.model.nodes[node].waits:
-            if wait in self.ignore:
+        missing: list[tuple[WaitRow, int, list[int]]] = []
+        for row in self.model.nodes[node].waits:
+            if row.wait in self.ignore:
                 continue
-            row = self.model.waits[wait]
             known = [
                 self._node(each.target) if each.kind == EXECUTION else self._known(each)
                 for each in row.conditions
             ]
             count = row.need - known.count(GOES)
             if count > 0:
-                missing.append((wait, row, count, known))
+                missing.append((row, count, known))
             elif node in self.model.odd:
-                self.left.update((wait, spot) for _, spot, _ in self.model.asks(row))
+                self.left.update((row.wait, spot) for _, spot, _ in self.model.asks(row))
         if missing:
             self._unmet[node] = len(missing)
             for each_missing in missing:
@@ -174,7 +173,7 @@ class Reduction:
             return PENDING
         return GOES
 
-    def _enter(self, wait: int, row: WaitRow, missing: int, known: list[int]) -> None:
+    def _enter(self, row: WaitRow, missing: int, known: list[int]) -> None:
         slot = len(self._need)
         self.spent += len(known)
         self._need.append(missing)
@@ -185,7 +184,7 @@ class Reduction:
                 cell = len(self._slot)
                 self._slot.append(slot)
                 self._by.append(NOBODY if state == PENDING else MANY)
-                self._await(condition, cell, wait, row.waiter, index << SPOT_BITS)
+                self._await(condition, cell, row.wait, row.waiter, index << SPOT_BITS)
 
     def _await(self, condition: Condition, cell: int, wait: int, waiter: int, spot: int) -> None:
         kind, target = condition.kind, condition.target

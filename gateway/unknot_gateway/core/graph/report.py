@@ -7,7 +7,7 @@ from msgspec import Struct
 from unknot_gateway.core.graph.conditions import ARTIFACT, EXECUTION, RESOURCE, Condition, Node, Wait
 from unknot_gateway.core.graph.cycles import shortest_cycle
 from unknot_gateway.core.graph.edges import Edges
-from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.model import Model, WaitRow
 from unknot_gateway.core.graph.reduce import Reduction
 
 
@@ -56,7 +56,7 @@ def _parts(model: Model, edges: Edges) -> Iterator[list[int]]:
 def _core(model: Model, edges: Edges, members: list[int]) -> Core:
     inside = set(members)
     into = Into(model, inside)
-    waits = [wait for member in members for wait in model.nodes[member].waits if into.leads(wait)]
+    waits = [row.wait for member in members for row in model.nodes[member].waits if into.leads(row)]
     return Core(
         members=tuple(map(Node, sorted(members, key=edges.order.__getitem__))),
         cycle=tuple(map(Node, shortest_cycle(edges, inside))),
@@ -71,11 +71,11 @@ class Into:
         self._model, self._inside = model, inside
         self._first: dict[int, tuple[int, int] | None] = {}
 
-    def leads(self, wait: int) -> bool:
-        """Whether *wait* is unsatisfied, and a false condition of it rests on one of them."""
+    def leads(self, row: WaitRow) -> bool:
+        """Whether the wait is unsatisfied, and a false condition of it rests on one of them."""
         model = self._model
-        return not model.wait_satisfied(wait) and any(
-            self._leaf(leaf, (wait, spot)) for spot, leaf in model.false_leaves(wait)
+        return not model.wait_satisfied(row) and any(
+            self._leaf(leaf, (row.wait, spot)) for spot, leaf in model.false_leaves(row)
         )
 
     def _leaf(self, leaf: Condition, place: tuple[int, int]) -> bool:

@@ -33,14 +33,14 @@ def remaining_cores(
     region = seeds | behind.seen
     for node in region:
         model.unmark(node)
-    for wait in ignored:
-        model.unlink(wait)
+    for row in ignored.values():
+        model.unlink(row)
     still = Reduction(model, region.difference(running)).run()
     for node in still:
         model.mark(node)
     cores = cores_among(model, [node for node in nodes if node in model.stuck])
-    for wait, row in ignored.items():
-        model.link(wait, row)
+    for row in ignored.values():
+        model.link(row)
     for node in region - still:
         model.mark(node)
     return [core for core in cores if not set(nodes).isdisjoint(core.members)]

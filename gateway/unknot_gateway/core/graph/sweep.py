@@ -52,7 +52,7 @@ class Sweep:
             elif row.rank >= model.ceiling:
                 self._region.add(node)
                 look.spent += 1
-            elif not look.stands(node):
+            elif not look.stands(row):
                 self.broken.append(node)
         return look.spent + idle // IDLE_PER_STEP
 
