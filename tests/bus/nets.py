@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import nats
 
-from tests.sim.network import Line, MemoryBus, Server
+from tests.sim.network import Line, MemoryBus
+from tests.sim.server import Server
 from tests.sim.virtual import VirtualLoop, virtual_loop
 from unknot_gateway.shell.bus import NatsBus
 from unknot_gateway.shell.embedded import EmbeddedServer

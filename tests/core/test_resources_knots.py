@@ -338,3 +338,24 @@ def test_a_session_that_was_replaced_may_still_run_its_lease_goes_on(stage: Reso
     assert stage.kinds()["w2"] == "granted"
     stage.say("oak", resources.LockRelease("w1"))
     assert stage.last_receipt().ok is False
+
+
+def test_who_is_a_member_no_more_in_the_second_read_waits_on() -> None:
+    stage = ResourceStage()
+    stage.join("ash", "birch", "cedar", heartbeat_s=1.0)
+    stage.say("ash", resources.HolderSet(stage.sessions["ash"], "lock", "outside"))
+    stage.lock("ash", "h1", "db")
+    stage.lock("cedar", "h2", "page")
+    stage.lock("cedar", "w3", "db")
+    stage.wait("birch", "w2", bodies.WaitCondition("lock", "outside"))
+    stage.wait(
+        "ash", "w1", bodies.WaitCondition("agent", "birch"), bodies.WaitCondition("lock", "page", lease_s=9)
+    )
+    assert stage.answer_confirms() == 3
+    stage.release("cedar", "h2")
+    for agent in ("ash", "birch", "cedar"):
+        open_ids = {"ash": ["w1"], "birch": ["w2"], "cedar": ["w3"]}[agent]
+        stage.beat(agent, open=open_ids)
+    stage.pass_time(1.0)
+    stage.answer_confirms()
+    assert "w3" in stage.kernel.tables.messages.waits

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.sim.scenario import SMALL, Size, scenario
+from tests.sim.drawing import SMALL, Size, scenario
 from tests.sim.shrink import as_case, shortest
 from tests.sim.soak import Figures, run_seeds, soak, soak_size
 

@@ -33,7 +33,7 @@ class Faults:
 
     def begin(self, item: Item) -> None:
         """Break what *item* says."""
-        if item.fault in ("loss", "blackout", "restart", "freeze"):
+        if item.fault in ("loss", "blackout", "restart", "freeze", "drop"):
             getattr(self, f"_{item.fault}")(item)
             return
         life = self._world.lives[item.who]
@@ -41,7 +41,7 @@ class Faults:
         if life.alive and line is not None and life.me is not None and not life.task.done():
             getattr(self, f"_{item.fault}")(item, life, line)
 
-    def _until(self, item: Item, mend: Callable[[], None], settle_s: float = 0.0) -> None:
+    def _until(self, item: Item, mend: Callable[[], object], settle_s: float = 0.0) -> None:
         """*mend* it in time."""
         self._truth.figures[f"fault {item.fault}"] += 1
         self._begun()
@@ -51,7 +51,7 @@ class Faults:
         self.on += 1
         self._truth.quiet_since = float("inf")
 
-    def _over(self, mend: Callable[[], None], settle_s: float) -> None:
+    def _over(self, mend: Callable[[], object], settle_s: float) -> None:
         self.on -= 1
         mend()
         self._quiet_at = max(self._quiet_at, self._loop.now + settle_s + self._settle_s)
@@ -72,6 +72,11 @@ class Faults:
         lossy = self._world.server.lossy
         lossy.append(item.p)
         self._until(item, partial(lossy.remove, item.p))
+
+    def _drop(self, item: Item) -> None:
+        drops = self._world.server.drops
+        drops[item.who] = None
+        self._until(item, partial(drops.pop, item.who, None))
 
     def _cut(self, item: Item, life: Life, line: Line) -> None:
         if line.is_cut or not line.is_connected:

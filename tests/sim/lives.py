@@ -9,9 +9,10 @@ import msgspec
 
 import unknot
 from tests.sim.doing import Doing, PlannedFailure
+from tests.sim.nodes import Node
 from tests.sim.scenario import Item, Team
 from tests.sim.successors import REPLACED
-from tests.sim.truth import Node, Truth
+from tests.sim.truth import Truth
 from tests.sim.virtual import PROCESS
 from unknot import Agent, Connection, Context, Event, WaitFailed
 from unknot._session import Profile, Session
@@ -26,6 +27,9 @@ class Life:
     """One life of one process. *key*: which of the scenario's processes it is; *name*: its agent."""
 
     channel = False
+    reentrant = False
+    main_runs = True
+    serves_pools: tuple[str, ...] = ()
 
     def __init__(self, key: str, truth: Truth, heartbeat_s: float) -> None:
         self.key = key
@@ -46,6 +50,10 @@ class Life:
         self.session: Session | None = None
         """Known before ``me``: an event may come before the start is over."""
         self.main: Node | None = None
+        self.doings: dict[Doing, None] = {}
+        """Its executions."""
+        self.undecided: list[Event] = []
+        """What it was asked to decide, and has left open."""
         self.work: dict[asyncio.Task[None], None] = {}
         """Jobs and background tasks."""
         self.process = truth.born(self)
@@ -155,6 +163,7 @@ class Life:
             "tasks": len(session.tasks),
             "beside": len(session.beside),
             "strands": len(session.main.strands) if self.was_at_rest else 0,
+            "holds": len(session.holds) if self.was_at_rest else 0,
         }
         if any(left.values()):
             self.truth.accuse(f"{self.key} has left behind { {k: v for k, v in left.items() if v} }")
@@ -175,6 +184,9 @@ class TeamLife(Life):
     def __init__(self, key: str, team: Team, truth: Truth, heartbeat_s: float) -> None:
         self.team = team
         self.channel = team.channel
+        self.reentrant = team.reentrant
+        self.main_runs = team.main_runs
+        self.serves_pools = ("", "heavy") if team.heavy else ("",)
         super().__init__(key, truth, heartbeat_s)
 
     def pool_of(self, event_type: str) -> str:
@@ -194,8 +206,10 @@ class TeamLife(Life):
             pools={"heavy": team.heavy} if team.heavy else None,
             channels=["crew"] if team.channel else (),
             blocking_waits="allow",
+            reentrant=team.reentrant,
             heartbeat_s=self.heartbeat_s,
         )
+        agent.on_approval(self.decide)
         named: dict[str, dict[str, Any]] = {
             "": {},
             "instance": {"instance": self.key},
@@ -213,6 +227,16 @@ class TeamLife(Life):
             finally:
                 asked.cancel()
                 over.cancel()
+
+    async def decide(self, asked: Any, ctx: Context) -> bool | None:
+        """Yes, no, or left open."""
+        await asyncio.sleep(asked["s"])
+        decision: bool | None = asked["yes"]
+        if decision is None:
+            self.undecided.append(ctx.event)
+        else:
+            self.truth.decided(asked["decision"], yes=decision)
+        return decision
 
     async def handle(self, job: Any, ctx: Context) -> Any:
         """Do what the plan of the request says."""
@@ -303,7 +327,7 @@ class DriverLife(Life):
     async def _beside(self, nonce: str, job: Item) -> None:
         await self.came.wait()
         assert self.me is not None
-        node = self.truth.node(self)
+        node = self.truth.node(self, detached=True)
         try:
             await Doing(self, self.me, None, nonce).run(job.plan, node, quiet=True)
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.sim.scenario import SOAK, Size, scenario
+from tests.sim.drawing import SOAK, Size, scenario
 from tests.sim.world import Report, play
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.scenario import scenario
+from tests.sim.drawing import scenario
 from tests.sim.shrink import as_case, shortest
 from tests.sim.world import play
 

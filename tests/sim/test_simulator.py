@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tests.sim.scenario import FAULTS, Scenario, scenario
+from tests.sim.drawing import FAULTS, scenario
+from tests.sim.scenario import Scenario
 from tests.sim.world import play
 from unknot._pending import Pending
 from unknot._running import Running

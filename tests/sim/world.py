@@ -7,19 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from hashlib import blake2b
-from typing import cast
+from typing import Literal, cast
 
 from msgspec import Struct
 
 from tests.sim.faults import Faults
 from tests.sim.lives import DriverLife, Life, ScriptLife, TeamLife
-from tests.sim.network import Letter, Line, MemoryBus, Server
+from tests.sim.network import Line, MemoryBus
+from tests.sim.nodes import Decision, Waits
 from tests.sim.scenario import Item, Scenario
+from tests.sim.server import Letter, Server
 from tests.sim.successors import REPLACED
 from tests.sim.truth import Truth
 from tests.sim.virtual import PROCESS, NothingLeft, VirtualLoop, virtual_loop
+from tests.sim.wire import Wire
 from unknot import _transport
-from unknot_gateway.core.facts import Disconnected, TimePassed
+from unknot_gateway.core.facts import ApprovalDecided, Disconnected, TimePassed
 from unknot_gateway.core.kernel import Kernel, KernelConfig
 from unknot_gateway.shell.egress import Egress
 from unknot_gateway.shell.ingress import Ingress
@@ -29,7 +32,8 @@ from unknot_schemas.subjects import Subjects
 
 LOOK_S = 0.5
 TOLD_S = 0.001
-QUIET_MAX_S = 200.0
+HUMAN_S = 1.0
+QUIET_MAX_S = 300.0
 """Everything that was begun has ended by then: no timeout and no sleep is longer."""
 FORGOTTEN_S = 4_000.0
 """After that nobody needs to remember anything."""
@@ -69,7 +73,8 @@ def play(scenario: Scenario) -> Report:
 class Gateway:
     """One life of the gateway. It begins in a context of its own: its process."""
 
-    def __init__(self, server: Server, scenario: Scenario, epoch: int) -> None:
+    def __init__(self, server: Server, scenario: Scenario, epoch: int, wire: Wire) -> None:
+        self._wire = wire
         PROCESS.set(f"gateway#{epoch}")
         self._context = copy_context()
         self._loop = server.loop
@@ -84,6 +89,8 @@ class Gateway:
         self.task = server.loop.create_task(self.owner.run(), name=f"gateway {epoch}")
 
     async def _take(self, letter: Letter) -> None:
+        if letter.subject.endswith(".wait.open"):
+            self._wire.arrived(letter.data)
         await self.owner.take(cast(Incoming, letter))  # all that it reads of a message
 
     def hear(self, connection: str) -> None:
@@ -93,6 +100,10 @@ class Gateway:
     def _told(self, connection: str) -> None:
         if not self.line.is_cut:
             self.owner.tell(Disconnected(connection))
+
+    def decide(self, fact: ApprovalDecided) -> None:
+        """The operator's api was told."""
+        self._loop.call_soon(self.owner.tell, fact, context=self._context)
 
     def die(self) -> None:
         """kill -9."""
@@ -109,7 +120,8 @@ class World:
     def __init__(self, scenario: Scenario, loop: VirtualLoop) -> None:
         self.scenario = scenario
         self.loop = loop
-        self.truth = Truth(loop.time)
+        self.truth = Truth(loop.time, scenario.pools, scenario.heartbeat_s)
+        self.truth.wire.on_human = self._ask_human
         self.truth.is_calm = scenario.is_calm
         self.digest = blake2b(digest_size=16)
         self.simulated_s = 0.0
@@ -158,7 +170,8 @@ class World:
     def start_gateway(self) -> None:
         """A gateway begins: a new epoch."""
         self._epoch += 1
-        self.gateway = copy_context().run(Gateway, self.server, self.scenario, self._epoch)
+        self.truth.things.epoch = self._epoch
+        self.gateway = copy_context().run(Gateway, self.server, self.scenario, self._epoch, self.truth.wire)
         self.owners.append(self.gateway.owner)
         self.is_gateway_up = True
         if self.scenario.system_account:
@@ -194,6 +207,20 @@ class World:
         self.loop.go_on(life.process)
         life.die()
 
+    def _ask_human(self, id: str, waits: Waits, decision: Decision) -> None:
+        if decision.yes is not None:
+            self.loop.call_later(decision.s, self._decide, id, waits, decision)
+
+    def _decide(self, id: str, waits: Waits, decision: Decision) -> None:
+        """A human says so, by the operator's api, until it has been heard."""
+        if waits.node is None or waits.node.wait is not waits or decision.yes is None:
+            return
+        if self.is_gateway_up:
+            decision.given = decision.yes
+            said: Literal["approved", "denied"] = "approved" if decision.yes else "denied"
+            self.gateway.decide(ApprovalDecided(id, said, decision.by))
+        self.loop.call_later(HUMAN_S, self._decide, id, waits, decision)
+
     # -- what begins
 
     def _begin(self, number: int, item: Item) -> None:
@@ -214,27 +241,30 @@ class World:
         if source != "gateway":
             verb = words[4] if words[2] == "in" else ""
             if verb in ("request", "ask") and len(words) > 5 and words[5] != "cancel":
-                self.truth.sent(verb, payload)
+                self.truth.wire.sent(verb, payload)
             elif verb == "hello":
                 self.truth.successors.greeted(PROCESS.get(), payload)
             elif verb == "wait" and words[5] == "open":
-                self.truth.sent("wait.open", payload)
+                self.truth.wire.waits(payload)
+        elif words[0] == "_INBOX":
+            self.truth.wire.received(payload)
         elif words[2] == "notice" and subject.endswith("deadlock_detected"):
-            self.truth.told(payload)
+            self.truth.wire.told(payload)
         elif words[2] == "out" and words[5] == "outcome":
-            self.truth.settled(payload)
+            self.truth.wire.settled(payload)
         elif words[2] == "out" and words[5] == "control.confirm":
-            self.truth.asked(payload)
+            self.truth.wire.asked(payload)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             if self.scenario.policy != "shadow":
-                self.truth.look()
+                self.truth.laws.look()
+            self.truth.laws.look_at_grants()
             if (
                 self.scenario.policy != "refuse"
             ):  # there a probe keeps its request parked, for long if need be
-                self.truth.look_at_deliveries()
+                self.truth.laws.look_at_deliveries()
 
     # -- the end
 
@@ -282,6 +312,15 @@ class World:
             "kept bytes": tables.messages.kept_bytes,
             "remembered": tables.messages.remembered,
             "deadlines": len(tables.deadlines),
+            "holds": len(tables.resources.leases),
+            "asks": tables.resources.pools.asks,
+            "locks": sum(not pool.is_declared for pool in tables.resources.pools.all()),
+            "reserved": sum(pool.held + pool.reserved for pool in tables.resources.pools.all()),
+            "wanted": tables.resources.artifacts.wanted,
+            "productions": tables.resources.artifacts.productions,
+            "approvals": len(tables.resources.approvals),
+            "things outside": len(tables.resources.holders),
+            "reports": tables.resources.holders.reports,
             "sessions": sum(1 for _ in tables.sessions.all()),
             "queued": sum(agent.queued for agent in tables.sessions.agents.values()),
         }

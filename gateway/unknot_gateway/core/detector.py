@@ -243,7 +243,10 @@ class Detector:
             return
         for core in self._t.waiting.graph.cores():
             if not incident.nodes.isdisjoint(core.members):
-                self._ask(incident, self._members.read(core))
+                reading = self._members.read(core)
+                # Who is a member no more is asked about nothing, and what it does not name has not ended.
+                incident.named &= {part.id for part in reading.parts}
+                self._ask(incident, reading)
                 return
         self._retract(incident, now)
 
