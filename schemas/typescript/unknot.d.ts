@@ -282,6 +282,8 @@ export interface WaitOpen {
   cancel_mode?: "at_checkpoint" | "interruptible" | "never";
   reason?: string | null;
   data?: Json;
+  /** Default: 0.0. */
+  since_s?: number;
 }
 
 /** The wait ended on the agent's side; an older generation changes nothing. */

@@ -277,6 +277,8 @@ class WaitOpen(Body, frozen=True):
     reason: str | None = None
     data: MaybeRaw = None
     """kind approval: what whoever approves is shown."""
+    since_s: float = 0.0
+    """For how long it has been open already, when a gateway that does not know it is told of it."""
 
 
 class WaitClose(Body, frozen=True):

@@ -8,7 +8,9 @@ from tests.core.resource_stage import ResourceStage, leased
 from unknot_gateway.core.effects import SendNotice
 from unknot_gateway.core.facts import ApprovalDecided
 from unknot_gateway.core.limits import Limits
+from unknot_gateway.core.query import waits
 from unknot_schemas import bodies, errors, resources
+from unknot_schemas.limits import TIMEOUT_MAX_S
 
 ARTIFACT = bodies.WaitCondition("artifact", "report")
 TOOL = bodies.WaitCondition("tool", "browser")
@@ -33,6 +35,19 @@ def code(stage: ResourceStage) -> str | None:
 def data_of(outcome: bodies.Outcome) -> dict[str, bytes]:
     assert outcome.fulfilled is not None
     return {name: bytes(data) for name, data in outcome.fulfilled.artifacts.items()}
+
+
+# ---- since when
+
+
+@pytest.mark.parametrize(("said", "shown"), [(40.0, 42.0), (-5.0, 2.0), (1e300, TIMEOUT_MAX_S + 2.0)])
+def test_a_wait_that_another_gateway_has_seen_began_before_this_one_was_told(
+    stage: ResourceStage, said: float, shown: float
+) -> None:
+    stage.wait("ash", "w1", bodies.WaitCondition("artifact", "report"), since_s=said, timeout_s=100.0)
+    stage.pass_time(2.0)
+    (row,) = waits(stage.kernel, stage.now)
+    assert (row.since_s, row.deadline_in_s) == (pytest.approx(shown), pytest.approx(98.0))
 
 
 # ---- artifacts

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import unknot
-from tests.sdk.fake import Fake, Seen
+from tests.sdk.fake import HANG_S, Fake, Seen
 from unknot import Agent, Connection, Context
 
 
@@ -335,6 +335,23 @@ async def test_what_holds_on_is_said_again_to_a_gateway_that_knows_nothing(fake:
             assert len(fake.seen("artifact.declare")) == 3
 
 
+async def test_a_gateway_that_does_not_know_a_wait_is_told_since_when_it_is_open_and_what_is_left(
+    fake: Fake,
+) -> None:
+    fake.heartbeat_s = 0.1
+    async with unknot.connect("birch") as me:
+        waiting = asyncio.ensure_future(me.wait_for_artifact("plan", timeout=600))
+        first = await fake.next("wait.open")
+        assert "since_s" not in first.body
+        await asyncio.sleep(0.3)
+        fake.answers["heartbeat"] = {"ok": True, "epoch": 1, "unknown": [first.body["id"]]}
+        again = await fake.next("wait.open")
+        assert again.body["id"] == first.body["id"]
+        assert 0.3 <= again.body["since_s"] < HANG_S
+        assert abs(again.body["since_s"] + again.body["timeout_s"] - 600) < 0.01
+        waiting.cancel()
+
+
 # ---------------------------------------------------------------------- mixes
 
 
@@ -418,7 +435,7 @@ async def test_a_gateway_that_does_not_know_the_wait_is_told_what_is_left_of_it(
         await fake.settled()
         entry = me._links.session.pending.get(wait.id)
         assert entry is not None
-        again = json.loads(entry.again())
+        again = json.loads(entry.again(asyncio.get_running_loop().time()))
         assert [on["kind"] for on in again["on"]] == ["artifact", "lock", "approval"]
         assert (again["id"], again["need"], again["data"]) == (wait.id, 2, 2)
         await fulfil(fake, wait, "granted", [0, 1], fencing_token=5, lease_s=9, artifacts={"plan": "p"})

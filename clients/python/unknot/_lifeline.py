@@ -265,7 +265,7 @@ class Lifeline:
             entry = session.pending.get(id)
             if entry is not None and id not in refused:
                 session.counters["sent_again"] += 1
-                session.transport.post(entry.subject, entry.again(), request_id=id)
+                session.transport.post(entry.subject, entry.again(self._loop.time()), request_id=id)
         for id in not_held:
             session.running.disown(id)
 

@@ -20,7 +20,7 @@ from unknot._outbound import Outbound
 from unknot._pending import Entry, Several, Wait
 from unknot._requests import worst
 from unknot._sends import Asked, Sends
-from unknot._session import Session, encode
+from unknot._session import Session
 from unknot._strands import Strand
 from unknot._things import Acquire, Artifact, Decision
 from unknot.errors import HandlerFailed, OverLimit, Refused, WaitFailed, from_outcome
@@ -157,11 +157,11 @@ class Mixed:
         )
         assert isinstance(wait, Several)
 
-        def left() -> bytes:
+        def left() -> bodies.WaitOpen:
             nonlocal conditions
             need, conditions = _left(opened, branches)
             body = msgspec.json.decode(wait.payload, type=bodies.WaitOpen)
-            return encode(msgspec.structs.replace(body, on=conditions, need=need))
+            return msgspec.structs.replace(body, on=conditions, need=need)
 
         wait.left = left
         wait.future = come.future

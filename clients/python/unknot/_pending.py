@@ -9,6 +9,8 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from unknot._posts import Fits
 from unknot._strands import Strand
 from unknot_schemas import bodies
@@ -18,6 +20,9 @@ OPEN_MAX: Final = 100_000
 
 COME_TRUE: Final = frozenset({"reply", "granted", "produced", "approved"})
 """Outcomes of a wait that is over because what it waited for is there."""
+
+LEFT_MIN_S: Final = 0.001
+"""What is left of the time of a wait that is told again, at least: none at all would mean the default."""
 
 Settle = Callable[[bodies.Outcome], None]
 
@@ -64,8 +69,8 @@ class Entry:
         """What says that nobody waits for it any more: verb and body."""
         return "request.cancel", bodies.RequestCancel(self.id, session)
 
-    def again(self) -> bytes:
-        """What is sent to a gateway that does not know it."""
+    def again(self, now: float) -> bytes:  # noqa: ARG002  a request says by itself what is to be said
+        """What is sent to a gateway that does not know it, at *now* of the loop's clock."""
         return self.payload
 
 
@@ -74,20 +79,30 @@ class Wait(Entry):
 
     __slots__ = ()
 
+    def again(self, now: float) -> bytes:
+        """The gateway counts from when it is told: it is told since when it is open, and what is left of its time."""
+        body, since_s = self.now_open(), max(now - self.opened_at, 0.0)
+        timeout_s = max(body.timeout_s - since_s, LEFT_MIN_S) if body.timeout_s is not None else None
+        return msgspec.json.encode(msgspec.structs.replace(body, since_s=since_s, timeout_s=timeout_s))
+
+    def now_open(self) -> bodies.WaitOpen:
+        """What is still waited for."""
+        return msgspec.json.decode(self.payload, type=bodies.WaitOpen)
+
     def farewell(self, session: str) -> tuple[str, bodies.Body]:
         """What says that nobody waits for it any more: verb and body."""
         return "wait.close", bodies.WaitClose(self.id, session)
 
 
 class Several(Wait):
-    """An open wait for several things. *left*: what says how it is, without what has come already."""
+    """An open wait for several things. *left*: what is waited for without what has come already."""
 
     __slots__ = ("left",)
 
-    left: Callable[[], bytes]
+    left: Callable[[], bodies.WaitOpen]
 
-    def again(self) -> bytes:
-        """What is sent to a gateway that does not know it: it knows nothing of what came before its time."""
+    def now_open(self) -> bodies.WaitOpen:
+        """A gateway that does not know it knows nothing of what came before its time."""
         return self.left()
 
 

@@ -94,7 +94,7 @@ class Hanging:
             evidence = "assumed"
         holders = [self._name(key) for key in found]
         left_s = max(part.deadline_at - now, 0.0)
-        return Edge(part.id, on.kind, on.id, event_type, now - part.opened_at, left_s, evidence, holders)
+        return Edge(part.id, on.kind, on.id, event_type, now - part.since, left_s, evidence, holders)
 
     def _name(self, key: Key) -> str:
         return f"{key[0].name}/{key[1]}" + ("" if key[0].live else " (lost)")

@@ -130,8 +130,7 @@ class Members:
         if not after_s:
             return 0.0
         return max(
-            part.opened_at + max(self._after(kind, after_s) for kind in _kinds(part))
-            for part in reading.parts
+            part.since + max(self._after(kind, after_s) for kind in _kinds(part)) for part in reading.parts
         )
 
     def _after(self, condition: bodies.WaitCondition, after_s: Mapping[str, float]) -> float:

@@ -11,7 +11,7 @@ from unknot_gateway.core.waiting import condition_of, slot_condition
 from unknot_schemas import bodies, errors, holds
 from unknot_schemas.bodies import OutcomeKind
 from unknot_schemas.ids import MAIN, AgentId, EventId, ExecutionId, StrandId, agent_id, is_pattern
-from unknot_schemas.limits import CONDITION_ID_CHARS_MAX, CONDITIONS_MAX
+from unknot_schemas.limits import CONDITION_ID_CHARS_MAX, CONDITIONS_MAX, TIMEOUT_MAX_S
 
 
 class OpenWaits:
@@ -201,7 +201,8 @@ class OpenWaits:
 
     def _enter(self, session: Session, event_id: EventId, body: bodies.WaitOpen, now: float) -> None:
         deadline_at = now + marks.holding_timeout_s(body.timeout_s)
-        wait = OpenWait(event_id, session, body, now, deadline_at, is_ended_here=is_ended_here(body))
+        since = now - min(max(body.since_s, 0.0), TIMEOUT_MAX_S)
+        wait = OpenWait(event_id, session, body, now, since, deadline_at, is_ended_here=is_ended_here(body))
         self._t.messages.waits[event_id] = wait
         session.open[event_id] = wait
         if any(condition.kind == "event" for condition in body.on):

@@ -197,6 +197,12 @@ class Message(Struct, eq=False):
     """Waits that its sender opened for its answer, and the place of their condition."""
     is_unentered: bool = False
     """Its wait is left out of the graph as long as it cannot matter."""
+
+    @property
+    def since(self) -> float:
+        """When its sender began to wait, as far as is known."""
+        return self.opened_at
+
     is_open: bool = True
 
     @property
@@ -219,6 +225,9 @@ class OpenWait(Struct, eq=False):
     session: Session
     body: bodies.WaitOpen
     opened_at: float
+    """When it became known here."""
+    since: float
+    """When it began, which another gateway may have seen."""
     deadline_at: float
     reply_to: str | None = None
     wait: "Wait | None" = None
