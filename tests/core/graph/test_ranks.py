@@ -11,7 +11,8 @@ from tests.core.graph import stories
 from tests.core.graph.mirror import Mirror
 from unknot_gateway.core.graph import Graph, execution, ranks
 from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
-from unknot_gateway.core.graph.model import SPOT_BITS, UNRANKED, Model, WaitRow
+from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.rows import SPOT_BITS, UNRANKED, WaitRow
 
 STORIES = min(200, settings().max_examples * 3 // 10)
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from unknot_gateway.core.graph.conditions import ARTIFACT, EXECUTION, RESOURCE, Condition, leaves
 from unknot_gateway.core.graph.edges import sort_key
-from unknot_gateway.core.graph.model import SPOT_BITS, Entry, Model, WaitRow
+from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.rows import SPOT_BITS, Entry, WaitRow
 
 
 def follow(model: Model, wait: int, limit: int) -> list[int]:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable
 
 from unknot_gateway.core.graph import ranks
 from unknot_gateway.core.graph.dependents import Dependents, has_dependents
-from unknot_gateway.core.graph.model import UNRANKED, Model, NodeRow, WaitRow, served
+from unknot_gateway.core.graph.model import Model, served
 from unknot_gateway.core.graph.reduce import Reduction
+from unknot_gateway.core.graph.rows import UNRANKED, NodeRow, WaitRow
 from unknot_gateway.core.graph.sweep import Sweep
 
 FIRST_TURN = 32

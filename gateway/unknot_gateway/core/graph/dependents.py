@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from sys import maxsize
 
 from unknot_gateway.core.graph.bags import Bag
-from unknot_gateway.core.graph.model import Model, ResourceRow, WaitRow, blocked_before
+from unknot_gateway.core.graph.model import Model, blocked_before
+from unknot_gateway.core.graph.rows import ResourceRow, WaitRow
 
 
 def has_dependents(model: Model, node: int) -> bool:

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 
 from unknot_gateway.core.graph.conditions import ARTIFACT, EXECUTION, RESOURCE, Condition, Label
-from unknot_gateway.core.graph.model import Model, ResourceRow
+from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.rows import ResourceRow
 
 
 def sort_key(label: Label) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from unknot_gateway.core.graph.conditions import (
     leaves,
 )
 from unknot_gateway.core.graph.edges import sort_key
-from unknot_gateway.core.graph.model import Model, WaitRow
+from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.rows import WaitRow
 
 BETWEEN: Final = "#"
 """Between the parts of a label: less than any character of an id, so that names sort as labels do."""

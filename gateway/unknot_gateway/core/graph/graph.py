@@ -15,8 +15,9 @@ from unknot_gateway.core.graph.conditions import (
     leaves,
 )
 from unknot_gateway.core.graph.export import Export, Step
-from unknot_gateway.core.graph.model import APART, GONE, ArtifactRow, Model, NodeRow, ResourceRow, WaitRow
+from unknot_gateway.core.graph.model import Model
 from unknot_gateway.core.graph.report import Core, cores_among, refresh, tail_of
+from unknot_gateway.core.graph.rows import APART, GONE, ArtifactRow, NodeRow, ResourceRow, WaitRow
 from unknot_gateway.core.graph.suppose import orphaned, remaining_cores
 
 CHECK_STEPS = 64

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from unknot_gateway.core.graph.model import ResourceRow
+from unknot_gateway.core.graph.rows import ResourceRow
 
 NO_CELL = -1
 """Of an entry whose waiter is known to be stuck: it makes nothing true here."""

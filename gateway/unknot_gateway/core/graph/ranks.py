@@ -17,12 +17,12 @@ from bisect import bisect_left
 from operator import attrgetter
 
 from unknot_gateway.core.graph.dependents import Dependents
-from unknot_gateway.core.graph.model import (
+from unknot_gateway.core.graph.model import Model
+from unknot_gateway.core.graph.rows import (
     APART,
     STUCK,
     UNRANKED,
     ArtifactRow,
-    Model,
     NodeRow,
     Place,
     ResourceRow,

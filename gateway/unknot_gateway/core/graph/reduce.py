@@ -9,8 +9,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Set
 
 from unknot_gateway.core.graph.conditions import ANY, ARTIFACT, EXECUTION, RESOURCE, TRUE, Condition
-from unknot_gateway.core.graph.model import SPOT_BITS, Model, Place, ResourceRow, WaitRow
+from unknot_gateway.core.graph.model import Model
 from unknot_gateway.core.graph.pools import NO_CELL, Entered, Pool
+from unknot_gateway.core.graph.rows import SPOT_BITS, Place, ResourceRow, WaitRow
 
 GOES, PENDING, STANDS = range(3)
 """What is known of a node or a condition: it goes on (is true), that is open yet, it stands still (is false)."""

@@ -7,8 +7,9 @@ from msgspec import Struct
 from unknot_gateway.core.graph.conditions import ARTIFACT, EXECUTION, RESOURCE, Condition, Node, Wait
 from unknot_gateway.core.graph.cycles import shortest_cycle
 from unknot_gateway.core.graph.edges import Edges
-from unknot_gateway.core.graph.model import Model, WaitRow
+from unknot_gateway.core.graph.model import Model
 from unknot_gateway.core.graph.reduce import Reduction
+from unknot_gateway.core.graph.rows import WaitRow
 
 
 class Core(Struct, frozen=True):
