@@ -1,8 +1,13 @@
 """Each rule finds what it should, and nothing that only looks like it."""
 
+import ast
+import inspect
+import re
+
 import pytest
 
 from tests.audit.snippets import BAD, GOOD, code, marked
+from unknot import Context
 from unknot_gateway.audit import RULES, audit_text
 
 PAIRS = [
@@ -40,3 +45,15 @@ def test_every_rule_says_what_why_and_what_to_write_instead(rule: object) -> Non
     for text in (rule.what, rule.why, rule.instead):  # type: ignore[attr-defined]
         assert text
         assert not text.endswith(".")
+
+
+CALLS = sorted({call for rule in RULES.values() for call in re.findall(r"ctx\.\w+\([^()]*\)", rule.instead)})
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_rule_says_to_write_instead_is_a_call_that_a_context_has(call: str) -> None:
+    asked = ast.parse(call, mode="eval").body
+    assert isinstance(asked, ast.Call)
+    assert isinstance(asked.func, ast.Attribute)
+    arguments = {argument.arg or "": argument.value for argument in asked.keywords}
+    inspect.signature(getattr(Context, asked.func.attr)).bind(None, *asked.args, **arguments)

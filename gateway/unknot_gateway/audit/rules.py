@@ -32,7 +32,7 @@ _ALL: Final = (
         "UNK002",
         "waits for whoever puts something into a queue, or takes it out",
         _NOT_SEEN,
-        "await ctx.receive(queue, by=agent)",
+        "await ctx.receive(queue, producer=agent)",
     ),
     Rule(
         "UNK003",
@@ -86,7 +86,7 @@ _ALL: Final = (
         "UNK011",
         "waits for a human at a terminal",
         _NOT_SEEN,
-        "await ctx.approval(…)",
+        "await ctx.approval(by, data)",
     ),
     Rule(
         "UNK090",
