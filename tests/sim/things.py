@@ -1,6 +1,7 @@
 """What is so with locks, permits, artifacts and things outside: written down by whoever has them."""
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
@@ -77,6 +78,7 @@ class Things:
         self._clock = clock
         self._capacities = capacities
         self.epoch = 0
+        self._first_tokens: list[int] = []
         self._held: dict[PoolKey, dict[Held, None]] = {}
         self._artifacts: dict[str, Artifact] = {}
         self._outside: dict[PoolKey, External] = {}
@@ -85,6 +87,11 @@ class Things:
         self.top_token = 0
         self.queues: dict[str, asyncio.Queue[str]] = {}
         """By agent: what its executions put, others in its process or elsewhere take."""
+
+    def begins(self, epoch: int) -> None:
+        """A gateway begins."""
+        self.epoch = epoch
+        self._first_tokens.append(epoch << TOKEN_BITS)
 
     # -- locks and permits
 
@@ -124,7 +131,7 @@ class Things:
     def _over(self, key: PoolKey, held: Held, good: list[Held]) -> None:
         """More than there is. Allowed where one of them is of an earlier gateway: a lock may be granted before its
         earlier holder has come back, whose writes are told by their token."""
-        epochs = {each.token >> TOKEN_BITS for each in (*good, held)}
+        epochs = {self._epoch_of(each.token) for each in (*good, held)}
         if len(epochs) > 1:
             self.figures["held twice after a restart"] += 1
         else:
@@ -132,6 +139,10 @@ class Things:
                 f"{' '.join(key)} is held by {held.node.life.key} (token {held.token}) and"
                 f" {', '.join(f'{each.node.life.key} ({each.token})' for each in good)}"
             )
+
+    def _epoch_of(self, token: int) -> int:
+        """The number of the gateway that has granted it."""
+        return bisect_right(self._first_tokens, token)
 
     def let_go(self, held: Held) -> None:
         """Its lease is over."""

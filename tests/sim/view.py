@@ -95,7 +95,8 @@ class View:
             case Want():
                 return self._is_made(thing.name)
             case Decision():
-                return thing.given is not False and (thing.by.startswith(HUMAN) or self._acts(thing.by))
+                is_open = thing.given is None and (thing.by.startswith(HUMAN) or self._acts(thing.by))
+                return is_open or thing.given is True
             case Hand():
                 return self._acts(thing.agent)
             case Outside():

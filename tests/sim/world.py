@@ -168,9 +168,9 @@ class World:
     # -- who is there
 
     def start_gateway(self) -> None:
-        """A gateway begins: a new epoch."""
-        self._epoch += 1
-        self.truth.things.epoch = self._epoch
+        """A gateway begins: a new epoch, a number of milliseconds as in `serve`."""
+        self._epoch = max(self._epoch + 1, int(self.loop.time() * 1_000))
+        self.truth.things.begins(self._epoch)
         self.gateway = copy_context().run(Gateway, self.server, self.scenario, self._epoch, self.truth.wire)
         self.owners.append(self.gateway.owner)
         self.is_gateway_up = True
