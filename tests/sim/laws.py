@@ -57,7 +57,8 @@ class Laws:
             return
         if isinstance(why, Refused) and why.code == codes.UNKNOWN_POOL and self._truth.is_calm:
             self._truth.accuse(f"{who}: {why!r}, though its pool was declared")
-        has_failed = any(each.ended is False for each in wait.requests)  # then the rest is of no use
+        # When one has failed the rest may be of no use.
+        has_failed = any(each.ended is False and not each.is_withdrawn for each in wait.requests)
         if self._truth.is_calm and isinstance(why, NOBODYS_FAULT) and not has_failed:
             self._truth.accuse(f"{who}: {why!r}, though nothing has broken")
         given = sorted(each.answered_at for each in wait.requests if each.answered and _is_kept(each))

@@ -94,6 +94,8 @@ class Request(Struct, eq=False):
     """True when its answer was given, False when its handler has failed; of a channel's: the first one's."""
     settled: bool | None = None
     """The same in the words of the gateway that lives now."""
+    is_withdrawn: bool = False
+    """Whether that one has ended it because nobody needs it any more."""
 
     @property
     def ended(self) -> bool | None:

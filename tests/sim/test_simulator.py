@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
-from tests.sim.drawing import FAULTS, scenario
-from tests.sim.scenario import Scenario
+from tests.sim.drawing import scenario
+from tests.sim.scenario import FaultKind, Scenario
 from tests.sim.world import play
 from unknot._pending import Pending
 from unknot._running import Running
@@ -34,8 +35,7 @@ def test_the_same_seed_gives_the_same_digest_in_every_process() -> None:
 
 def test_scenarios_are_of_every_kind() -> None:
     drawn = [scenario(seed) for seed in range(60)]
-    kinds = {kind for family in FAULTS.values() for kind in family}
-    assert {item.fault for each in drawn for item in each.items} == {None, *kinds}
+    assert {item.fault for each in drawn for item in each.items} == {None, *get_args(FaultKind)}
     assert {each.policy for each in drawn} == {"fail_all", "refuse", "shadow"}
 
 

@@ -171,6 +171,7 @@ class Wire:
             self._wait_settled(opened[0], opened[1], outcome)
         elif request is not None:
             request.settled = outcome.outcome == "reply"
+            request.is_withdrawn = outcome.outcome == "cancelled"
 
     def _wait_settled(self, waits: Waits, on: list[bodies.WaitCondition], outcome: bodies.Outcome) -> None:
         fulfilled = outcome.fulfilled
