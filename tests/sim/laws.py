@@ -141,16 +141,18 @@ class Laws:
 
     def _is_there(self, wait: Waits) -> bool:
         there = sum(request.ended is True for request in wait.requests)
-        return there + sum(self._has(wait, thing) for thing in wait.things) >= wait.need
+        places = [each for each in wait.things if isinstance(each, Place)]
+        there += sum(self._has(thing) for thing in wait.things if not isinstance(thing, Place))
+        if there + len(places) < wait.need:  # places take long to look at
+            return False
+        return there + sum(self._has_place(wait, place) for place in places) >= wait.need
 
-    def _has(self, wait: Waits, thing: Thing) -> bool:
+    def _has(self, thing: Thing) -> bool:
         match thing:
             case Want():
                 return self._truth.things.is_there(thing.name)
             case Decision():
                 return thing.given is True and self._truth.is_calm  # else it may be lost with whoever decided
-            case Place():
-                return self._has_place(wait, thing)
             case _:
                 return False
 

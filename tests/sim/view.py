@@ -1,6 +1,5 @@
 """Who can go on, as long as others can: the semantics of waits, written down once more, apart from the engine's."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tests.sim.nodes import (
@@ -33,6 +32,7 @@ class View:
         self._able = able
         self._as_known = as_known
         self._now = truth.clock()
+        self._queues: dict[PoolKey, list[tuple[Waits, int]]] = {}
 
     def can_go_on(self, wait: Waits | Children | None) -> bool:
         """Whether enough of what it waits for can come true, or no more can."""
@@ -118,8 +118,10 @@ class View:
                 free -= units
         return True
 
-    def _queue(self, key: PoolKey) -> Iterable[tuple[Waits, int]]:
-        return self._truth.queue(key)
+    def _queue(self, key: PoolKey) -> list[tuple[Waits, int]]:
+        if key not in self._queues:
+            self._queues[key] = self._truth.queue(key)
+        return self._queues[key]
 
     def _is_made(self, name: str) -> bool:
         """It is there, somebody who has promised it can go on, or nobody has promised anything."""
