@@ -401,6 +401,7 @@ def reported_entries() -> None:
     tokens = {f"a{n:03}": stage.hello(f"a{n:03}") for n in range(count)}
     for number, (agent, token) in enumerate(tokens.items()):
         stage.request(agent, f"a{(number + 1) % count:03}", f"r{number}", session=token)
+    stage.pass_time(0.1)  # so large a ring is found between messages
     stage.answer_confirms()
     (told,) = stage.deadlocks()
     assert len(told.waits) == len(told.request_ids) == limits.REPORTED_ENTRIES_MAX

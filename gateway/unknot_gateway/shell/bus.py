@@ -126,6 +126,8 @@ class NatsBus:
         self._numbers: dict[str, str] = {}
         self._subscriptions: list[Subscription] = []
         self._closed = asyncio.Event()
+        self.is_back = asyncio.Event()
+        """Set while it is connected and everything is subscribed."""
         self._stopping = False
         self._quiet_until: dict[str, float] = {}
 
@@ -139,6 +141,7 @@ class NatsBus:
         try:
             async with asyncio.timeout(patience_s):
                 await self._connect()
+            self.is_back.set()
         except _FAILURES as error:
             why = str(error) or type(error).__name__
             raise NotReachable(f"no NATS server at {self.url} within {patience_s:g} s: {why}") from error
@@ -310,6 +313,7 @@ class NatsBus:
 
     async def _on_disconnected(self) -> None:
         self.counters["disconnects"] += 1
+        self.is_back.clear()
         if not self._stopping:
             log.warning("disconnected from NATS", url=self.url)
 
@@ -319,6 +323,7 @@ class NatsBus:
         await self._is_back()
 
     async def _is_back(self) -> None:
+        self.is_back.set()
         if self.on_back is not None:
             await self.on_back()
 

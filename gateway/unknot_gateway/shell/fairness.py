@@ -128,6 +128,10 @@ class Inbox:
         """Whether so much waits behind that it may be late, too, what has not been read yet."""
         return self._weight_behind >= PRESSED
 
+    def far_behind(self, weight: int) -> list[str]:
+        """Agents of which so much waits behind."""
+        return [agent for agent, one in self._behind.items() if one.weight >= weight and agent_id(agent)]
+
     def next_round(self) -> bool:
         """Begin a round with the shares of those that are behind; False if nothing waits."""
         self._shares.clear()

@@ -31,6 +31,10 @@ FLOOD_WEIGHT: Final = 4_096
 """Weight shed within FLOOD_WINDOW_S of which it is said that somebody floods: more than fairness alone should carry."""
 FLOOD_PART: Final = 32
 """Whoever has had less than this part of what was shed does not flood."""
+NEXT_PART: Final = 8
+"""While somebody floods already this part of FLOOD_WEIGHT is enough to say so of the next."""
+CROWD_PART: Final = 4
+"""Who has sent this part of a street that is used up floods, too."""
 STREET_BUDGET: Final = 200
 """Messages of each verb that a gateway hears in a beat of a siege, of all whom it does not hear by themselves."""
 BEAT_S: Final = 0.1

@@ -29,6 +29,7 @@ from unknot_gateway.shell.limits import (
     FLOOD_WEIGHT,
     FLOOD_WINDOW_S,
     KNOWN_MAX,
+    NEXT_PART,
 )
 from unknot_gateway.shell.loop import Owner
 from unknot_gateway.shell.parsing import Incoming, Put
@@ -59,6 +60,8 @@ class Siege:
         self._clock = clock
         self._at = len(inbound) - 1
         self._task: asyncio.Task[None] | None = None
+        self._connection: object = None
+        """Whose numbers these are."""
         self._window_ends = 0.0
         self._weights: dict[str, int] = {}
         self._numbers = 0
@@ -85,7 +88,11 @@ class Siege:
         if weights[agent] < FLOOD_WEIGHT // FLOOD_PART or agent in self.floods:
             return
         total = sum(weights.values())
-        if total >= FLOOD_WEIGHT and weights[agent] >= total // FLOOD_PART:
+        is_on = self._task is not None and not self._task.done()
+        if (
+            total >= (FLOOD_WEIGHT // NEXT_PART if is_on else FLOOD_WEIGHT)
+            and weights[agent] >= total // FLOOD_PART
+        ):
             self._keep_out(agent, now)
 
     async def close(self) -> None:
@@ -102,6 +109,7 @@ class Siege:
     def _keep_out(self, agent: str, now: float) -> None:
         self.floods[agent] = now
         self._owner.counters["besieged"] += 1
+        self._count()
         log.warning("an agent floods: the others are heard past it", agent=agent, network=self._network)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._last(), name=f"siege of {self._network}")
@@ -113,22 +121,33 @@ class Siege:
     # -- the task
 
     async def _last(self) -> None:
-        """From the first flood to the end of the last, or of the connection: the server forgets all with that."""
-        life = self._bus.life
+        """From the first flood to the end of the last. With its connection the server forgets all; then it begins
+        anew, before the flood has come again."""
         try:
-            await self._begin()
             while self.floods:
-                await asyncio.sleep(BEAT_S)
-                if self._bus.life != life:
-                    break
-                await self._beat()
-            else:
-                await self._end()
-                log.info("nobody floods any more", network=self._network)
-        except (nats.errors.Error, OSError, RuntimeError) as error:
-            log.warning("a siege ends with its connection", network=self._network, error=repr(error))
+                self._forget_numbers()
+                await self._bus.is_back.wait()
+                self.floods = dict.fromkeys(self.floods, self._clock())
+                try:
+                    await self._while_connected()
+                except (nats.errors.Error, OSError, RuntimeError) as error:
+                    log.warning("the connection of a siege broke", network=self._network, error=repr(error))
+                    await asyncio.sleep(BEAT_S)
+            log.info("nobody floods any more", network=self._network)
         finally:
-            self._forget()
+            self._forget_numbers()
+            self.floods.clear()
+            self._count()
+
+    async def _while_connected(self) -> None:
+        life = self._bus.life
+        await self._begin()
+        while self.floods and self._bus.life == life:
+            await asyncio.sleep(BEAT_S)
+            if self._bus.life == life:
+                await self._beat()
+        if self._bus.life == life:
+            await self._end()
 
     async def _begin(self) -> None:
         words = [word for word in self._known() if word not in self.floods][:KNOWN_MAX]
@@ -136,15 +155,17 @@ class Siege:
         for street in streets(self._inbound):
             self._streets.append(street)
             commands.append(street.open(self._listened(self._taker(street))))
-        wide = self._bus.number_of(self._inbound)
+        wide, self._connection = self._bus.number_of(self._inbound), self._bus.connection
         self._bus.puts[wide] = self._take_wide
         await self._move([*commands, _unsubscribed(wide)])
 
     async def _beat(self) -> None:
         now = self._clock()
+        self._see_next(now)
         commands = [self._renewed(street) for street in self._streets]
         for agent in [one for one, seen_at in self.floods.items() if now - seen_at > CALM_S]:
             del self.floods[agent]
+        self._count()
         self._leaving = {
             word: number for word, number in self._inside.items() if self._flooding(word) is not None
         }
@@ -153,6 +174,12 @@ class Siege:
         commands += map(_unsubscribed, self._leaving.values())
         commands += map(self._let_in, self._arriving)
         await (self._move if self._leaving or self._arriving else self._write)(commands)
+
+    def _see_next(self, now: float) -> None:
+        """Who of the others floods, too: fills a street, or has as much waiting as was shed of the first."""
+        crowds = {agent for street in self._streets for agent in street.crowds()}
+        for agent in crowds.union(self._owner.inbox.far_behind(FLOOD_WEIGHT)).difference(self.floods):
+            self._keep_out(agent, now)
 
     async def _end(self) -> None:
         wide = self._bus.number_of(self._inbound)
@@ -174,6 +201,7 @@ class Siege:
         while not self._passed.is_set() and self._bus.life == life:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._passed.wait(), BEAT_S)
+            self._see_next(self._clock())
         await self._write([_unsubscribed(number)])
 
     def _pass(self, _: Incoming) -> None:
@@ -189,17 +217,22 @@ class Siege:
         if commands:
             await self._bus.write(b"".join(commands))
 
-    def _forget(self) -> None:
-        """Be as before the first flood: what was subscribed meanwhile has ended."""
+    def _forget_numbers(self) -> None:
+        """Listen as before the first flood: what was subscribed meanwhile has ended."""
         puts = self._bus.puts
+        if self._connection is self._bus.connection:  # else its numbers are others, and listened to anew
+            puts[self._bus.number_of(self._inbound)] = self._put
         for number in [number for number in puts if number.startswith(self._mark)]:
             del puts[number]
-        puts[self._bus.number_of(self._inbound)] = self._put
         self._twins = None
         self._arriving = []
-        for table in (self.floods, self._inside, self._entering, self._leaving, self._weights):
+        for table in (self._inside, self._entering, self._leaving, self._weights):
             table.clear()
         self._streets.clear()
+
+    def _count(self) -> None:
+        """A gauge among the counters: how many flood now."""
+        self._owner.counters["besieging"] = len(self.floods)
 
     def _all_numbers(self) -> list[str]:
         return [*self._inside.values(), *(street.number for street in self._streets)]
@@ -260,8 +293,10 @@ class Siege:
                 self.floods[agent] = self._clock()
                 self._owner.shed(message)
                 return
-        elif step == _INNER and self._may_enter(word):
-            self._entering[word] = None
+        elif step == _INNER:
+            street.senders[word] = street.senders.get(word, 0) + 1
+            if self._may_enter(word):
+                self._entering[word] = None
         if self._twins is None or not self._twins.is_second(message, step):
             self._put(message)
 

@@ -8,10 +8,11 @@ more than its budget, and nothing queues in the server.
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from unknot_gateway.shell.limits import STREET_BUDGET, TWINS_MAX
+from unknot_gateway.shell.limits import CROWD_PART, STREET_BUDGET, TWINS_MAX
 from unknot_gateway.shell.parsing import Incoming
+from unknot_schemas.ids import agent_id
 from unknot_schemas.subjects import EVENT_VERBS, SESSION_VERBS
 
 _LONG: Final = EVENT_VERBS | {"publish", "reply"}
@@ -50,17 +51,28 @@ class Street(Struct):
     """Since then: of agents that flood."""
     is_flooded: bool = True
     """Whether what they send here is shed."""
+    senders: dict[str, int] = field(default_factory=dict)
+    """Since then: messages of whoever is not heard by itself yet."""
 
     @property
     def is_used_up(self) -> bool:
         """Whether the server has ended its subscription."""
         return self.came >= self.most
 
+    def crowds(self) -> Iterator[str]:
+        """Agents that fill it: nobody else is heard for them."""
+        if self.is_used_up:
+            for word, count in self.senders.items():
+                agent = agent_id(word)
+                if agent is not None and count * CROWD_PART >= STREET_BUDGET:
+                    yield agent
+
     def beat(self, number: str) -> bytes:
         """A beat is over: what has the server bring the next budget; *number*: for a new subscription."""
         self.is_flooded = self.is_used_up and 2 * self.flood >= self.came - self.before
         self.budget = STREET_BUDGET + 2 * self.familiar
         self.familiar = self.flood = 0
+        self.senders.clear()
         if not self.is_used_up:
             self.before, self.most = self.came, self.came + self.budget
             return f"UNSUB {self.number} {self.most}\r\n".encode()
