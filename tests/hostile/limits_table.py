@@ -127,7 +127,7 @@ PACES: Final = frozenset(
         "CONNECT_PATIENCE_S", "ANOTHER_S", "REBUILD_PAUSE_MAX_S", "DRAIN_S", "GC_NEW_OBJECTS", "SERVER_START_S",
         "SERVER_STOP_S", "ROWS_DEFAULT", "PRESSED", "FLOOD_WINDOW_S", "FLOOD_WEIGHT", "FLOOD_PART",
         "NEXT_PART", "CROWD_PART", "BEAT_S", "CALM_S",
-        "SOUNDING_S",
+        "SOUNDING_S", "LOOK_S", "WEIGH_S", "WEIGH_BYTES", "WEIGH_PART",
     }
 )  # fmt: skip
 """Defaults and paces, which nothing can exceed."""

@@ -138,6 +138,18 @@ async def test_after_a_long_time_without_a_word_the_clock_of_one_who_hears_late_
     assert world.hearing.is_late, "not yet in time"
 
 
+async def test_what_was_lost_unread_with_a_connection_is_time_that_did_not_pass() -> None:
+    world = World()
+    world.hearing.press()
+    heard_until = world.hearing.now()
+    world.time += 5.0
+    world.hearing.skip()
+    assert world.hearing.now() == heard_until
+    assert not world.hearing.is_late
+    world.time += 1.0
+    assert world.hearing.now() == heard_until + 1.0
+
+
 async def test_a_clock_that_is_late_never_runs_back_nor_ahead() -> None:
     world = World()
     world.hearing.press()

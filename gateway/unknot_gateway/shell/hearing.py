@@ -20,7 +20,7 @@ import nats
 from unknot_gateway.identity.permissions import GATEWAY_INBOX
 from unknot_gateway.shell.bus import Message, NatsBus
 from unknot_gateway.shell.fairness import Inbox
-from unknot_gateway.shell.limits import SOUNDING_S
+from unknot_gateway.shell.limits import LOOK_S, SOUNDING_S
 from unknot_gateway.shell.parsing import Incoming
 
 DOUBT_S: Final = 1.0
@@ -123,6 +123,12 @@ class Hearing:
         if self.is_late:
             self.is_late, self._stands_at = False, None
 
+    def skip(self) -> None:
+        """What had come since the instant that the clock shows went with a connection: that time did not pass."""
+        if self.is_late and self._stands_at is not None:
+            self._deaf_s += self._clock() - self._stands_at
+            self.relieve()
+
     def _hears_again(self) -> bool:
         """What comes is a proof, too: the server may refuse the gateway's own messages."""
         return self._deaf_since is not None and self._heard_at > self._deaf_since + CATCH_UP_S
@@ -160,23 +166,43 @@ class Sounding:
     ) -> None:
         self._bus, self._hearing, self._inbox, self._clock = bus, hearing, inbox, clock
         self._subject = f"{GATEWAY_INBOX}.sounding.{token_hex(8)}"
+        self.on_late: Callable[[], None] | None = None
+        """Called when what comes has been late for a while, whatever the reason."""
         self._task: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._works = False
-        self._back_at = 0.0
+        self._back_at = self._sent_at = 0.0
 
     async def begin(self) -> None:
         """Listen, and find out whether the server brings such messages at all: else the clock is never held."""
         await self._bus.listen(self._subject, self._came)
-        await self._send()
+        self._looking = asyncio.create_task(self._look(), name="lateness")
         self._inbox.on_pressed = self._press
 
     async def close(self) -> None:
         """No sounding any more; the clock goes on."""
         self._inbox.on_pressed = None
         self._hearing.relieve()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look(self) -> None:
+        late = 0
+        while True:
+            asked_at = self._clock()
+            await self._send()
+            await asyncio.sleep(LOOK_S)
+            late = late + 1 if self._works and self._sent_at < asked_at else 0
+            if late:
+                self._press()
+            if late > 1 and self.on_late is not None:
+                self.on_late()
+
+    def connected_again(self) -> None:
+        """What was not read yet of the connection before is lost."""
+        self._hearing.skip()
 
     def _press(self) -> None:
         if self._works and not self._hearing.is_late:
@@ -198,5 +224,5 @@ class Sounding:
         with contextlib.suppress(ValueError):
             sent_at = float(message.data)
             self._works = True
-            self._back_at = self._clock()
+            self._back_at, self._sent_at = self._clock(), sent_at
             self._hearing.heard_until(sent_at, pressed=self._inbox.is_pressed)

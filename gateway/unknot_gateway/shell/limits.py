@@ -44,6 +44,14 @@ KNOWN_MAX: Final = 20_000
 """Agents heard by themselves in a siege; others are heard by the streets."""
 TWINS_MAX: Final = 50_000
 """Copies of messages kept while a siege begins, ends or lets somebody in; beyond it one may be taken twice."""
+LOOK_S: Final = 0.5
+"""A message to oneself that is not back after this is late; after two of them it is weighed who sends most."""
+WEIGH_S: Final = 0.25
+"""How long that takes."""
+WEIGH_BYTES: Final = 256 * 1024
+"""Of fewer bytes nobody floods."""
+WEIGH_PART: Final = 4
+"""Who has sent this part of them floods."""
 SOUNDING_S: Final = 0.1
 """Between two messages to oneself that tell how late the gateway hears."""
 PENDING_MSGS_MAX: Final = 262_144

@@ -149,9 +149,18 @@ async def _take_in(bus: NatsBus, owners: list[Owner], succession: Succession, pr
         await bus.listen(inbound, gate)
         sounding = Sounding(bus, owner.hearing, owner.inbox)
         await sounding.begin()
-        guards += [sounding, Siege(bus, owner, inbound, gate, partial(_known, owner))]
+        siege = Siege(bus, owner, inbound, gate, partial(_known, owner))
+        sounding.on_late = siege.weigh
+        guards += [sounding, siege]
     await succession.tell()
-    bus.on_back = succession.tell
+
+    async def back() -> None:
+        for guard in guards:
+            if isinstance(guard, Sounding):
+                guard.connected_again()
+        await succession.tell()
+
+    bus.on_back = back
     return guards
 
 

@@ -30,6 +30,9 @@ from unknot_gateway.shell.limits import (
     FLOOD_WINDOW_S,
     KNOWN_MAX,
     NEXT_PART,
+    WEIGH_BYTES,
+    WEIGH_PART,
+    WEIGH_S,
 )
 from unknot_gateway.shell.loop import Owner
 from unknot_gateway.shell.parsing import Incoming, Put
@@ -60,6 +63,9 @@ class Siege:
         self._clock = clock
         self._at = len(inbound) - 1
         self._task: asyncio.Task[None] | None = None
+        self._weighing: asyncio.Task[None] | None = None
+        self._sent: dict[str, int] | None = None
+        """Bytes of each agent, while they are weighed."""
         self._connection: object = None
         """Whose numbers these are."""
         self._window_ends = 0.0
@@ -95,9 +101,37 @@ class Siege:
         ):
             self._keep_out(agent, now)
 
+    def weigh(self) -> None:
+        """All is late, and perhaps nothing was shed, for it is reading that takes long: find out who sends most."""
+        if self._weighing is None or self._weighing.done():
+            self._weighing = asyncio.create_task(self._weigh(), name=f"weighing in {self._network}")
+
+    async def _weigh(self) -> None:
+        self._sent, puts, wide = {}, self._bus.puts, self._bus.number_of(self._inbound)
+        if puts.get(wide) == self._put:
+            puts[wide] = self._hand_on
+        await asyncio.sleep(WEIGH_S)
+        if puts.get(wide) == self._hand_on:
+            puts[wide] = self._put
+        sent, self._sent = self._sent, None
+        most = max(sum(sent.values()), WEIGH_BYTES)
+        for word, size in sent.items():
+            agent = agent_id(word)
+            if agent is not None and size * WEIGH_PART >= most and agent not in self.floods:
+                self._keep_out(agent, self._clock())
+
+    def _hand_on(self, message: Incoming) -> None:
+        if self._sent is not None:
+            word = self._word(message)
+            self._sent[word] = self._sent.get(word, 0) + len(message.subject) + len(message.data)
+        self._put(message)
+
     async def close(self) -> None:
         """No siege any more; what it has subscribed ends."""
         self._owner.inbox.on_shed = None
+        if self._weighing is not None:
+            self._weighing.cancel()
+            await asyncio.gather(self._weighing, return_exceptions=True)
         if self._task is None or self._task.done():
             return
         numbers = self._all_numbers()
@@ -268,13 +302,13 @@ class Siege:
 
     def _take_own(self, message: Incoming) -> None:
         if self._twins is None or not self._twins.is_second(message, _INNER):
-            self._put(message)
+            self._hand_on(message)
 
     def _take_wide(self, message: Incoming) -> None:
         if self._flooding(self._word(message)) is not None:
             self._owner.shed(message)
         elif self._twins is None or not self._twins.is_second(message, _OUTER):
-            self._put(message)
+            self._hand_on(message)
 
     def _take_in_street(self, street: Street, message: Incoming) -> None:
         street.came += 1
@@ -298,7 +332,7 @@ class Siege:
             if self._may_enter(word):
                 self._entering[word] = None
         if self._twins is None or not self._twins.is_second(message, step):
-            self._put(message)
+            self._hand_on(message)
 
     def _flooding(self, word: str) -> str | None:
         """The agent that *word* names, if it floods; "": one of those that are none."""
