@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import copy_context
 from hashlib import blake2b
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
+import structlog
 from msgspec import Struct
 
 from tests.sim.faults import Faults
@@ -349,6 +351,13 @@ def _quiet_logs() -> Iterator[list[str]]:
             if REPLACED not in (text := record.getMessage()):
                 found.append(text)
 
+    def drop(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+        if event.get("exc_info"):  # with all that the gateway knows it would be too long to be read
+            found.append(f"{event['event']}: {sys.exc_info()[1]!r}")
+        raise structlog.DropEvent
+
+    configured = structlog.get_config()
+    structlog.configure(processors=[drop])
     logger, keep = logging.getLogger("unknot"), Keep(logging.ERROR)
     before = logger.level, logger.propagate
     logger.addHandler(keep)
@@ -357,5 +366,6 @@ def _quiet_logs() -> Iterator[list[str]]:
     try:
         yield found
     finally:
+        structlog.configure(**configured)
         logger.removeHandler(keep)
         logger.level, logger.propagate = before

@@ -50,6 +50,24 @@ def test_handles_of_what_is_gone_change_nothing_and_hold_nobody_up() -> None:
     assert graph.waits_of(b) == ()
 
 
+@pytest.mark.parametrize("end", ["changed", "closed"])
+def test_who_is_stuck_after_what_it_waited_for_is_gone_waits_on_and_ends_as_any_other(end: str) -> None:
+    """A session's slots go with it, while a wait for one of them and for something else goes on."""
+    graph = Graph()
+    a, b, c = graph.add("a"), graph.add("b"), graph.add("c")
+    lock = graph.add_resource("lock", 1, fifo=True)
+    graph.grant(lock, c)
+    wait = graph.open(a, (resource(lock), execution(b)))
+    graph.remove_resource(lock)
+    graph.open(b, (execution(a),))
+    assert graph.stuck() == {a, b}
+    if end == "changed":
+        graph.change(wait, 0, OUTSIDE)
+        assert graph.stuck() == {a, b}
+    graph.close(wait)
+    assert graph.stuck() == set()
+
+
 def test_two_waits_that_close_each_other_are_found_without_draining() -> None:
     graph = Graph()
     waits = deadlock(graph)

@@ -125,6 +125,8 @@ class Model:
             if on.rank != GONE:
                 on.dependents = without(on.dependents, row)
         elif isinstance(on, ResourceRow):
+            if on.is_gone:
+                return
             entry = (row.wait, spot, units, row.waiter)
             _take(on.queue, entry)
             if row.waiter in self.stuck:
@@ -181,8 +183,8 @@ class Model:
             holds = self.nodes[node].holds
             assert holds is not None
             del holds[resource]
-        self.resources[resource].capacity = None  # for those whose conditions rest on it
-        del self.resources[resource]
+        row = self.resources.pop(resource)
+        row.capacity, row.is_gone = None, True  # for those whose conditions rest on it
 
     # -------------------------------------------------------------------------------- artifacts
     def make(self, artifact: int, node: int) -> None:

@@ -69,6 +69,8 @@ class ResourceRow(Struct, gc=False, eq=False):
     """Of the held units those of known stuck holders."""
     floor: int = UNRANKED
     """No rank that rests on it is lower."""
+    is_gone: bool = False
+    """Whether it is in no table any more: who becomes stuck from then on is not among its `stuck`."""
 
 
 class ArtifactRow(Struct, gc=False, eq=False):
