@@ -97,7 +97,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How often delivery is tried again while the server says that nobody listens."""
     hint_window_s: float = 0.05
     """How long a Receipt waits for the server's word that nobody listens."""
-    check_steps: int = 64
+    check_steps: int = 80
     """Steps of one inline graph check."""
     due_max: int = 1_000
     """Deadlines handled in one slice; the others follow between messages."""
@@ -106,7 +106,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     others follow between messages."""
     sweep_waits: int = 5_000
     """Open waits that are swept at every ``sweep_s``; more of them are swept more seldom, in proportion."""
-    drain_steps: int = 500
+    drain_steps: int = 300
     """Steps of deferred graph work in one slice between messages."""
     second_read_beats: int = 2
     """Heartbeats of a silent member that count as sent after the first read."""

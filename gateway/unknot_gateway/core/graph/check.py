@@ -18,6 +18,8 @@ from unknot_gateway.core.graph.sweep import Sweep
 
 FIRST_TURN = 32
 """Steps of the first turn of each side; each further turn is twice as long."""
+CHAIN_PART = 2
+"""Of a check that does not end with a chain, the part that is spent on finding out whether it is one."""
 SUSPECT_TIMES = 10
 """How many times more than an inline check the check of a suspect may spend."""
 HARD_MAX = 8
@@ -87,7 +89,7 @@ class Checks:
 
     def _rank(self, row: NodeRow, limit: int) -> int | None:
         """Prove that a node, which waits, can go on: the steps spent; 0: there is no such proof; None: not so soon."""
-        spent = ranks.rank_chain(self.model, row, limit)
+        spent = ranks.rank_chain(self.model, row, limit // CHAIN_PART)
         if spent is None or spent:
             return spent
         ranking = ranks.Ranking(self.model, limit)

@@ -20,7 +20,7 @@ from unknot_gateway.core.graph.report import Core, cores_among, refresh, tail_of
 from unknot_gateway.core.graph.rows import APART, GONE, ArtifactRow, NodeRow, ResourceRow, WaitRow
 from unknot_gateway.core.graph.suppose import orphaned, remaining_cores
 
-CHECK_STEPS = 64
+CHECK_STEPS = 80
 """Default budget of one inline check."""
 
 

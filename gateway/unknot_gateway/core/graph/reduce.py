@@ -291,6 +291,7 @@ class Reduction:
 
     def _serve(self, pool: Pool) -> None:
         """Walk on from the cursor as far as the units reach."""
+        self.spent += 1  # whether anybody is served or not: a pool may be looked at often
         places, fifo = pool.places, pool.row.fifo
         while pool.cursor < len(places):
             wait, spot, units, _, cell = places[pool.cursor]
