@@ -3,8 +3,9 @@
 held -> released    given back: by whoever holds it, or because nobody is left who could
 held -> lost        the lease is over: by the own clock, by the gateway's word, or with the session
 
-The own clock counts from the moment when a renewal was sent that the gateway has confirmed: nobody here believes to
-hold what the gateway has given to another.
+The own clock counts from the moment when a renewal was sent that the gateway has confirmed: from then on nobody here
+believes to hold what the gateway has given to another. Before that it counts from when the grant was heard, and is late
+by as much as word of it took; the fencing token tells.
 """
 
 import asyncio
