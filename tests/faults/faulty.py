@@ -126,7 +126,8 @@ class FaultyBus(NatsBus):
             if not self._loses(_verb(message.subject), self._plan.lose_in):
                 put(message)
 
-        await super().listen(subject, take if ".in." in subject else put)  # not the gateway's messages to itself
+        own = ".in." not in subject  # a message of the gateway to itself
+        await super().listen(subject, put if own else take)
 
     def _loses(self, kind: str, doomed: list[str]) -> bool:
         if kind in doomed and self._lost[kind] < self._plan.lose_n:
