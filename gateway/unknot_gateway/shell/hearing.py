@@ -195,8 +195,6 @@ class Sounding:
             await self._send()
             await asyncio.sleep(LOOK_S)
             late = late + 1 if self._works and self._sent_at < asked_at else 0
-            if late:
-                self._press()
             if late > 1 and self.on_late is not None:
                 self.on_late()
 
