@@ -3,9 +3,9 @@
 The server sends what a gateway subscribes in one line, in the order in which it came. Of a flood that is faster than
 the gateway can read, that line grows in the server until everybody's messages are late, or the connection is cut off;
 no fairness behind the reading helps there. So when an agent is shed at a pace that says so, or sends most while all is
-late, the gateway subscribes each agent that it knows by itself, and gives up the subscription for all. Whoever it does not know, and whoever floods, is
-heard by the streets: as before, but for the verbs that are flooded, of which it hears samples. When nobody floods any
-more all is as it was.
+late, the gateway subscribes each agent that it knows by itself, and gives up the subscription for all. Whoever it does
+not know, and whoever floods, is heard by the streets: as before, but for the verbs that are flooded, of which it hears
+samples. When nobody floods any more all is as it was.
 
 Everything goes on over one connection, so the order of each sender stays. While two subscriptions may bring copies of
 the same message, one copy is taken.
